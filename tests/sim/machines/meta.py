@@ -13,9 +13,11 @@ from typing import Any
 
 from seaweedmq.codec import keys
 from seaweedmq.coordination.memory import MemoryMetaServer
-from seaweedmq.errors import Unavailable
+from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.ports import Changes, Compare, Delete, Entry, Put, Snapshot
+from tests.sim.machines.etcd_errors import EtcdErrors, MetaCall
 from tests.sim.machines.loop import Owner, SimLoop
+from tests.sim.machines.network import machine_of
 
 REQUEST_TIMEOUT_S = 2.0
 
@@ -26,6 +28,8 @@ class SimEtcd:
     def __init__(self, loop: SimLoop, rng: random.Random) -> None:
         self.loop = loop
         self.rng = rng
+        self.errors: list[EtcdErrors] = []
+        """Error answers that calls get now."""
         self.server = MemoryMetaServer()
         self.latency_s_max = 0.003
         self.lost_share = 0.0
@@ -48,7 +52,7 @@ class SimEtcd:
     @property
     def is_well(self) -> bool:
         """Whether it answers every request."""
-        return self.server.is_running and not self.server.is_frozen and not self.lost_share
+        return self.server.is_running and not self.server.is_frozen and not self.lost_share and not self.errors
 
     def has_lease(self, lease: int) -> bool:
         """Whether the lease has not ended, whatever its holder has heard."""
@@ -61,6 +65,17 @@ class SimEtcd:
 
     def latency_s(self) -> float:
         return self.rng.uniform(0.0001, self.latency_s_max)
+
+    def error(
+        self, owner: Owner, call: MetaCall, changes: Sequence[Put | Delete], *, is_applied: bool
+    ) -> SeaweedMQError | None:
+        """Return the error that a call of this process gets, before or after it is applied; None if there is none."""
+        for errors in self.errors:
+            if errors.is_applied is is_applied:
+                error = errors.error(call, changes, machine_of(owner))
+                if error is not None:
+                    return error
+        return None
 
     def note_transaction(self, owner: Owner, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> None:
         """Section 4: every write of the leader compares the creation revision of its lock."""
@@ -88,34 +103,35 @@ class SimMetaStore:
         self.hears_metadata.set()
 
     async def get(self, key: str) -> Entry | None:
-        found: Entry | None = await self._call(self._server.get, key)
+        found: Entry | None = await self._call(MetaCall.GET, self._server.get, key)
         return found
 
     async def list(self, prefix: str) -> Snapshot:
-        found: Snapshot = await self._call(self._server.list, prefix)
+        found: Snapshot = await self._call(MetaCall.LIST, self._server.list, prefix)
         return found
 
     async def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
         self._etcd.note_transaction(self._owner, compares, then)
-        revision: int | None = await self._call(self._server.transact, compares, then)
+        revision: int | None = await self._call(MetaCall.TRANSACT, self._server.transact, compares, then, changes=then)
         return revision
 
     async def grant_lease(self, ttl_s: float) -> int:
-        lease: int = await self._call(self._server.grant, ttl_s)
+        lease: int = await self._call(MetaCall.GRANT, self._server.grant, ttl_s)
         return lease
 
     async def renew_lease(self, lease: int) -> float:
-        ttl_s: float = await self._call(self._server.renew, lease)
+        ttl_s: float = await self._call(MetaCall.RENEW, self._server.renew, lease)
         return ttl_s
 
     async def revoke_lease(self, lease: int) -> None:
-        await self._call(self._server.revoke, lease)
+        await self._call(MetaCall.REVOKE, self._server.revoke, lease)
 
     async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Changes]:
         await self._request()
         next_revision = from_revision
         while True:
             pulse = self._server.pulse
+            self._check(MetaCall.WATCH)
             if not self._is_answering():
                 await self._wait_until_answering()
                 continue
@@ -159,13 +175,23 @@ class SimMetaStore:
         if self._etcd.lost_s_max and self._etcd.rng.random() < 0.5:
             await asyncio.sleep(self._etcd.rng.uniform(0, self._etcd.lost_s_max))
 
-    async def _call(self, method: Callable[..., Any], *args: Any) -> Any:
+    def _check(self, call: MetaCall, changes: Sequence[Put | Delete] = (), *, is_applied: bool = False) -> None:
+        """Raise the error that etcd answers now."""
+        error = self._etcd.error(self._owner, call, changes, is_applied=is_applied)
+        if error is not None:
+            raise error
+
+    async def _call(
+        self, call: MetaCall, method: Callable[..., Any], *args: Any, changes: Sequence[Put | Delete] = ()
+    ) -> Any:
         await self._request()
+        self._check(call, changes)
         lost = self._etcd.rng.random()
         if lost < self._etcd.lost_share / 2:
             await self._in_vain()
             raise Unavailable("the request to etcd was lost")
         answer = self._etcd.run(method, *args)
+        self._check(call, changes, is_applied=True)
         if lost < self._etcd.lost_share:
             await self._in_vain()
             raise Unavailable("the answer of etcd was lost: it may have happened")

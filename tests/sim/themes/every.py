@@ -15,6 +15,7 @@ from tests.sim.themes import kafka as themes_kafka
 from tests.sim.themes import memory as themes_memory
 from tests.sim.themes import metadata as themes_metadata
 from tests.sim.themes import replicas as themes_replicas
+from tests.sim.themes import surroundings as themes_surroundings
 
 SHARE = 0.04
 """Of the seeds, for each theme."""
@@ -47,6 +48,7 @@ _IN_TURN: tuple[Theme, ...] = (
     themes_metadata.records_are_deleted,
     themes_kafka.kafka_consumers,
     themes_kafka.kafka_groups,
+    themes_surroundings.etcd_answers_with_errors,
 )
 
 

@@ -15,6 +15,7 @@ from tests.sim.trouble.aimed_metadata import AimedAtMetadata
 from tests.sim.trouble.aimed_replicas import AimedAtReplicas
 from tests.sim.trouble.brokers import BrokerTrouble
 from tests.sim.trouble.etcd import EtcdTrouble
+from tests.sim.trouble.etcd_answers import EtcdAnswers
 from tests.sim.trouble.losses import Losses
 from tests.sim.trouble.members import GroupNemesis, MemberNemesis
 from tests.sim.trouble.surroundings import Surroundings
@@ -53,6 +54,7 @@ class Nemesis:
         self.operator = Operator(world, world.rng("operator"))
         self.metadata = AimedAtMetadata(world, self.losses, self.operator)
         self.kafka = AimedAtKafka(world, self.losses, self.brokers, self.operator)
+        self.answers = EtcdAnswers(world, self.losses)
         self.blows = 0
         self._pending: list[asyncio.Task[None]] = []
 
@@ -179,6 +181,8 @@ class Nemesis:
             (self.kafka.trouble_coordinator, 8 if self.world.kafka_group.members else 0),
             (self.kafka.wake_a_coordinator, 0),
             (self.kafka.wake_a_committer, 0),
+            (self.answers.answer_with_errors, 0),
+            (self.answers.run_out_of_space, 0),
         ]
 
     def _undisturbed(self) -> Collection[Blow]:
