@@ -27,6 +27,7 @@ class Clocks:
         self._rng = rng
         self._errors_us: dict[str, int] = {}
         self._worst_us = 0
+        self._earliest_us = 0
         if of_storage:
             self.set_wrong(STORAGE)
 
@@ -46,6 +47,10 @@ class Clocks:
         """No clock that dates files shows a later time now, nor would have, had it not been set back."""
         return self.wall_us(STORAGE) if self.has_storage else self._true_us() + self._worst_us
 
+    def earliest_us(self) -> int:
+        """The earliest time that any clock has shown for now."""
+        return self._true_us() + self._earliest_us
+
     def set_wrong(self, machine: str, error_s: float | None = None) -> float:
         """Give a machine's clock another error, a random one if none is given; returns it in seconds."""
         most_s = WILD_ERROR_S if self.is_wild else QUIET_ERROR_S
@@ -53,6 +58,7 @@ class Clocks:
             error_s = self._rng.uniform(-most_s, most_s)
         self._errors_us[machine] = int(error_s * US_PER_S)
         self._worst_us = max(self._worst_us, self._errors_us[machine])
+        self._earliest_us = min(self._earliest_us, self._errors_us[machine])
         return error_s
 
     def _true_us(self) -> int:

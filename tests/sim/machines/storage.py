@@ -20,6 +20,10 @@ from tests.sim.machines.loop import OWNER
 from tests.sim.machines.network import machine_of
 from tests.sim.machines.storage_faults import Trouble
 
+TAKING_SPACE = frozenset({StorageOp.CHECK, StorageOp.CREATE, StorageOp.APPEND, StorageOp.FENCE, StorageOp.PUT})
+"""Operations that a full file system rejects."""
+NO_SPACE = "No space left on device"
+
 NOT_SYNCED_SHARE = 0.5
 """Of the appends that are to be fsynced at once: a store may leave that to the next round, as writers do that have more
 to write."""
@@ -49,6 +53,10 @@ class SimDisk:
         self.faults = StorageFaults()
         self.failures = 0
         self.troubles: list[Trouble] = []
+        self.capacity_bytes: int | None = None
+        """Size of the file system; None: there is no end to it."""
+        self._mounted: dict[str, MemoryFile] | None = None
+        """The files of the storage while its root is lost, and the store sees the folder beneath."""
         self.on_delete: Callable[[SegmentFile, MemoryFile], None] = lambda file, content: None
         store.fault = self._before
         store.tear = rng
@@ -56,7 +64,34 @@ class SimDisk:
     @property
     def is_calm(self) -> bool:
         """Whether it takes what it is given, soon."""
-        return not self.faults.slow_s_max and not self.faults.failing_share and not self.troubles
+        has_room = self.capacity_bytes is None and not self.is_root_lost
+        return has_room and not self.faults.slow_s_max and not self.faults.failing_share and not self.troubles
+
+    @property
+    def is_root_lost(self) -> bool:
+        """Whether the mount is gone, and an empty folder lies in its place."""
+        return self._mounted is not None
+
+    @property
+    def files(self) -> dict[str, MemoryFile]:
+        """The files of the storage, whether or not its root is lost."""
+        return self.store.files if self._mounted is None else self._mounted
+
+    def lose_root(self) -> None:
+        """Take the mount away. Open files stay usable, as after ``umount --lazy``."""
+        assert self._mounted is None
+        self._mounted, self.store.files = self.store.files, {}
+
+    def return_root(self) -> list[str]:
+        """Mount it again. Return the paths of what was created in the folder beneath."""
+        assert self._mounted is not None
+        beneath = sorted(self.store.files)
+        self.store.files, self._mounted = self._mounted, None
+        return beneath
+
+    def fill(self) -> None:
+        """Let the file system have no byte left."""
+        self.capacity_bytes = self._used_bytes()
 
     def mounted(self) -> "SimStore":
         """The store as one process sees it."""
@@ -64,11 +99,13 @@ class SimDisk:
 
     def lose_power(self, broker_ids: Container[str] | None) -> None:
         """What these brokers wrote and did not fsync is gone, or a part of it is. None: whoever wrote."""
+        beneath, self.store.files = self.store.files, self.files
         writers = {f.writer for f in self.store.files.values()}
         if broker_ids is not None:
             writers = {writer for writer in writers if broker_of(writer) in broker_ids}
         for writer in sorted(writers):
             self.store.crash(writer=writer, rng=self.rng if self.rng.random() < 0.5 else None)
+        self.store.files = beneath
 
     async def pause(self, op: StorageOp) -> None:
         """How long one half of an operation takes."""
@@ -81,8 +118,13 @@ class SimDisk:
         if self.faults.failing_share and self.rng.random() < self.faults.failing_share:
             self.failures += 1
             raise StorageFailed(f"the nemesis refused to {op.value} {path}")
+        if self.capacity_bytes is not None and op in TAKING_SPACE and self._used_bytes() >= self.capacity_bytes:
+            raise StorageFailed(f"can not {op.value} {path or 'anything'}: {NO_SPACE}")
         for trouble in self.troubles[:]:
             await trouble.befall(op, path, machine_of(OWNER.get()), self.rng)
+
+    def _used_bytes(self) -> int:
+        return sum(len(file.data) for file in self.files.values())
 
 
 class SimStore:
@@ -98,7 +140,7 @@ class SimStore:
         """The process died: of each append under way a random part is in the file. Returns how many were torn."""
         torn = 0
         for path, data in self.appending.items():
-            file = self._inner.files.get(path)
+            file = self.disk.files.get(path)
             if file is not None and not file.crashed:
                 file.data += data[: self.disk.rng.randint(0, len(data))]
                 torn += 1

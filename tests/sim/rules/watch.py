@@ -45,6 +45,11 @@ class InsideWatch:
     def violations(self) -> list[Violation]:
         return [Violation(rule, detail) for rule, detail in self._told]
 
+    @property
+    def committed(self) -> dict[Key, int]:
+        """The highest high watermark of every segment so far."""
+        return dict(self._committed)
+
     def sample(self) -> None:
         """Look at every broker that is not dead."""
         running = [(p.owner, p.broker) for p in self._world.processes if p.is_running and p.broker is not None]

@@ -3,7 +3,9 @@
 import random
 from dataclasses import replace
 
+from seaweedmq.model.config import KIB
 from tests.sim.scenario import Scenario
+from tests.sim.themes.files import KEPT_S
 
 
 def etcd_answers_with_errors(rng: random.Random, scenario: Scenario) -> Scenario:
@@ -13,4 +15,57 @@ def etcd_answers_with_errors(rng: random.Random, scenario: Scenario) -> Scenario
         brokers=max(2, scenario.brokers),
         pause_s=(0.1, 0.8),
         favoured={"answer_with_errors": 150, "run_out_of_space": 40, "reshape": 40},
+    )
+
+
+def the_root_is_lost(rng: random.Random, scenario: Scenario) -> Scenario:
+    """The mount of the storage falls away and returns, while segments are sealed, pruned and converted."""
+    topics = tuple(
+        replace(topic, retention_s=rng.choice((None, KEPT_S)), retention_bytes=None) for topic in scenario.topics
+    )
+    return replace(
+        scenario,
+        topics=topics,
+        broker=replace(
+            scenario.broker,
+            log_roll_bytes=2 * KIB,
+            log_roll_age_s=0.5,
+            log_grace_s=rng.choice((0.2, 1.0)),
+            maintenance_interval_s=0.3,
+            segment_retention_s=rng.choice((0.5, 86_400.0)),
+        ),
+        machines_fail=False,
+        pause_s=(0.1, 1.0),
+        chaos_s=12.0,
+        favoured={
+            "lose_root": 150,
+            "reshape": 60,
+            "trouble": 0,
+            "refuse_a_write_out": 0,
+            "slow_storage": 0,
+            "failing_storage": 0,
+        },
+    )
+
+
+def the_storage_is_full(rng: random.Random, scenario: Scenario) -> Scenario:
+    """The file system fills and empties, while retention is to make room and everything else goes on."""
+    topics = tuple(
+        replace(topic, retention_s=rng.choice((1.0, 3.0)), retention_bytes=rng.choice((None, 4 * KIB)))
+        for topic in scenario.topics
+    )
+    return replace(
+        scenario,
+        topics=topics,
+        broker=replace(
+            scenario.broker,
+            log_roll_bytes=2 * KIB,
+            log_roll_age_s=0.5,
+            log_grace_s=0.2,
+            maintenance_interval_s=0.3,
+        ),
+        group_members=0,
+        pause_s=(0.3, 2.0),
+        chaos_s=15.0,
+        favoured={"fill": 100, "trouble": 0, "refuse_a_write_out": 0},
     )

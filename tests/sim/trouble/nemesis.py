@@ -18,6 +18,7 @@ from tests.sim.trouble.etcd import EtcdTrouble
 from tests.sim.trouble.etcd_answers import EtcdAnswers
 from tests.sim.trouble.losses import Losses
 from tests.sim.trouble.members import GroupNemesis, MemberNemesis
+from tests.sim.trouble.storage_root import StorageRoot
 from tests.sim.trouble.surroundings import Surroundings
 from tests.sim.users.operator import Operator
 from tests.support.history import Violation
@@ -55,6 +56,7 @@ class Nemesis:
         self.metadata = AimedAtMetadata(world, self.losses, self.operator)
         self.kafka = AimedAtKafka(world, self.losses, self.brokers, self.operator)
         self.answers = EtcdAnswers(world, self.losses)
+        self.root = StorageRoot(world)
         self.blows = 0
         self._pending: list[asyncio.Task[None]] = []
 
@@ -183,6 +185,8 @@ class Nemesis:
             (self.kafka.wake_a_committer, 0),
             (self.answers.answer_with_errors, 0),
             (self.answers.run_out_of_space, 0),
+            (self.root.lose_root, 0),
+            (self.root.fill, 0),
         ]
 
     def _undisturbed(self) -> Collection[Blow]:
@@ -206,4 +210,6 @@ class Nemesis:
             self.replicas.hold_up_replacements,
             self.kafka.wake_a_coordinator,
             self.kafka.wake_a_committer,
+            self.root.lose_root,
+            self.root.fill,
         )
