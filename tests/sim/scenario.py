@@ -126,6 +126,8 @@ class Scenario:
     storage_clock: bool = False
     """Whether the storage dates files by a clock of its own, as a server of files does, and not by that of the machine
     that writes them."""
+    clocks_step: bool = False
+    """Whether clocks step by up to days, and every file is judged by its true age."""
     rest_s: float = 0.0
     """Time without faults in the end, in which whatever is behind is made up for; 0: nobody looks whether it is."""
     budget_bytes: int

@@ -45,6 +45,8 @@ from tests.support.history import History, Polled, Violation, check
 
 SLOW_CLOSE_SHARE = 0.25
 """Of all worlds: in so many closing a stream takes its time."""
+FAR_BEHIND_S = 100 * 86_400.0
+"""Error of the clocks of Kafka's producers where other clocks step."""
 SETTLE_S_MAX = 150.0
 """After everything is healed, every record has its outcome and every reader is at the end within this time."""
 
@@ -92,10 +94,15 @@ class World:
         self.etcd = SimEtcd(self.loop, self.rng("etcd"))
         self.etcd.lost_s_max = REQUEST_TIMEOUT_S
         self.clocks = Clocks(
-            self.loop, self.rng("clocks"), wild=scenario.wild_clocks, of_storage=scenario.storage_clock
+            self.loop,
+            self.rng("clocks"),
+            wild=scenario.wild_clocks,
+            of_storage=scenario.storage_clock,
+            step=scenario.clocks_step,
         )
         self.disk = SimDisk(MemorySegmentStore(self.clocks.of_files_us), self.rng("disk"))
-        self.retained = Retained({TopicName.parse(t.name): t for t in scenario.topics}, self.clocks.latest_us)
+        plans = {TopicName.parse(t.name): t for t in scenario.topics}
+        self.retained = Retained(plans, self.clocks.latest_us, self.clocks.judged_us)
         self.disk.on_delete = lambda file, content: self.retained.on_delete(self.disk.store, file, content)
         self.processes = [
             BrokerProcess(self, f"broker-{number}", scenario.broker) for number in range(scenario.brokers)
@@ -108,6 +115,9 @@ class World:
         self.kafka = [
             KafkaProducer(self, plan, number, self.histories[plan.topic]) for number, plan in enumerate(scenario.kafka)
         ]
+        if scenario.clocks_step:  # a broker rejects batches that are ahead of its clock by an hour
+            for producer in self.kafka:
+                self.clocks.set_wrong(producer.owner.name, -FAR_BEHIND_S)
         self.watermarks = Watermarks(self.violations)
         self.subscribers: list[Subscriber | KafkaReader] = [
             Subscriber(self, f"follower-{number} of {topic.name}", topic.name, self.histories[topic.name])

@@ -20,12 +20,19 @@ STORAGE = "storage"
 class Clocks:
     """One a machine; whoever is on none has the right time."""
 
-    def __init__(self, loop: SimLoop, rng: random.Random, *, wild: bool, of_storage: bool = False) -> None:
+    def __init__(
+        self, loop: SimLoop, rng: random.Random, *, wild: bool, of_storage: bool = False, step: bool = False
+    ) -> None:
         self.is_wild = wild
         self.has_storage = of_storage
+        self.are_stepped = step
+        """Whether clocks step by up to days: then files are judged by their true age."""
         self._loop = loop
         self._rng = rng
         self._errors_us: dict[str, int] = {}
+        self._steps_us: dict[str, int] = {}
+        self._dated_us: dict[int, int] = {}
+        """True time of every date that a file got."""
         self._worst_us = 0
         self._earliest_us = 0
         if of_storage:
@@ -33,7 +40,7 @@ class Clocks:
 
     def wall_us(self, machine: str) -> int:
         """What the clock of that machine shows."""
-        return self._true_us() + self._errors_us.get(machine, 0)
+        return self._true_us() + self._errors_us.get(machine, 0) + self._steps_us.get(machine, 0)
 
     def here_us(self) -> int:
         """What it shows on the machine of whoever is running."""
@@ -41,10 +48,20 @@ class Clocks:
 
     def of_files_us(self) -> int:
         """The time that files get."""
-        return self.wall_us(STORAGE) if self.has_storage else self.here_us()
+        stamp_us = self.wall_us(STORAGE) if self.has_storage else self.here_us()
+        if self.are_stepped:
+            self._dated_us[stamp_us] = self._true_us()
+        return stamp_us
+
+    def judged_us(self, stamp_us: int) -> int:
+        """When a file of that date was written, as the rules count it: by the true time where clocks step."""
+        return self._dated_us.get(stamp_us, stamp_us)
 
     def latest_us(self) -> int:
-        """No clock that dates files shows a later time now, nor would have, had it not been set back."""
+        """No clock that dates files shows a later time now, nor would have, had it not been set back; the true time
+        where clocks step."""
+        if self.are_stepped:
+            return self._true_us()
         return self.wall_us(STORAGE) if self.has_storage else self._true_us() + self._worst_us
 
     def earliest_us(self) -> int:
@@ -60,6 +77,14 @@ class Clocks:
         self._worst_us = max(self._worst_us, self._errors_us[machine])
         self._earliest_us = min(self._earliest_us, self._errors_us[machine])
         return error_s
+
+    def step(self, machine: str, by_s: float) -> None:
+        """Move a machine's clock, whatever its error is."""
+        self._steps_us[machine] = self._steps_us.get(machine, 0) + round(by_s * US_PER_S)
+
+    def end_steps(self) -> None:
+        """Take back every step."""
+        self._steps_us.clear()
 
     def _true_us(self) -> int:
         return WALL_START_US + int(self._loop.time() * US_PER_S)

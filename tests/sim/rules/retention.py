@@ -23,6 +23,8 @@ class Retained:
 
     plans: Mapping[TopicName, TopicPlan]
     latest_us: Callable[[], int]
+    judged_us: Callable[[int], int] = lambda stamp_us: stamp_us
+    """When a file of that date was written, as this rule counts it."""
     violations: list[Violation] = field(default_factory=list)
     _starts: dict[SegmentId, int] = field(default_factory=dict)
     _gone: dict[SegmentId, set[int]] = field(default_factory=dict)
@@ -107,7 +109,7 @@ class Retained:
         if plan.retention_s is not None:
             # Records are at least as old as those behind them, whatever the clocks said.
             behind = [f.modified_us for f in self._tables(store, file.topic) if f.segment == file.segment]
-            due_us = min([content.modified_us, *behind]) + int(plan.retention_s * US_PER_S)
+            due_us = min(map(self.judged_us, [content.modified_us, *behind])) + int(plan.retention_s * US_PER_S)
             if due_us <= self.latest_us() + TOLERANCE_US:
                 return True
         if plan.retention_bytes is None:

@@ -5,7 +5,9 @@ from dataclasses import replace
 
 from seaweedmq.model.config import KIB
 from tests.sim.scenario import Scenario
-from tests.sim.themes.files import KEPT_S
+from tests.sim.themes.files import KEPT_S, clocks_disagree
+from tests.sim.themes.kafka import kafka_groups
+from tests.sim.themes.metadata import kafka_producers, much_is_forgotten
 
 
 def etcd_answers_with_errors(rng: random.Random, scenario: Scenario) -> Scenario:
@@ -68,4 +70,29 @@ def the_storage_is_full(rng: random.Random, scenario: Scenario) -> Scenario:
         pause_s=(0.3, 2.0),
         chaos_s=15.0,
         favoured={"fill": 100, "trouble": 0, "refuse_a_write_out": 0},
+    )
+
+
+def clocks_step(rng: random.Random, scenario: Scenario) -> Scenario:
+    """Wall clocks of one broker, of all, or of the storage step by seconds to days, forward and back, and return; while
+    files expire, sealed segments are pruned, Kafka's producers repeat batches and its groups commit."""
+    about = rng.choice((clocks_disagree, much_is_forgotten, kafka_producers, kafka_groups))
+    scenario = about(rng, scenario)
+    if about is clocks_disagree:
+        retention_s = rng.choice((KEPT_S, 5.0))
+        scenario = replace(scenario, topics=tuple(replace(topic, retention_s=retention_s) for topic in scenario.topics))
+    favoured = {name: weight for name, weight in scenario.favoured.items() if not name.startswith("set_a_clock")}
+    return replace(
+        scenario,
+        wild_clocks=False,
+        clocks_step=True,
+        storage_clock=rng.random() < 0.5,
+        pause_s=(0.1, 0.8),
+        chaos_s=max(10.0, scenario.chaos_s),
+        favoured={
+            **favoured,
+            "step_clocks": 150,
+            "step_between_two_seals": 150 if about is kafka_producers else 0,
+            "set_a_clock": 0,
+        },
     )

@@ -14,6 +14,7 @@ from tests.sim.trouble.aimed_memory import AimedAtAdoptions
 from tests.sim.trouble.aimed_metadata import AimedAtMetadata
 from tests.sim.trouble.aimed_replicas import AimedAtReplicas
 from tests.sim.trouble.brokers import BrokerTrouble
+from tests.sim.trouble.clock_steps import ClockSteps
 from tests.sim.trouble.etcd import EtcdTrouble
 from tests.sim.trouble.etcd_answers import EtcdAnswers
 from tests.sim.trouble.losses import Losses
@@ -57,6 +58,7 @@ class Nemesis:
         self.kafka = AimedAtKafka(world, self.losses, self.brokers, self.operator)
         self.answers = EtcdAnswers(world, self.losses)
         self.root = StorageRoot(world)
+        self.clock_steps = ClockSteps(world, self.operator)
         self.blows = 0
         self._pending: list[asyncio.Task[None]] = []
 
@@ -92,6 +94,7 @@ class Nemesis:
         self.groups.heal()
         self.kafka_groups.heal()
         world.disk.faults.calm()
+        self.clock_steps.heal()
         world.etcd.lost_share = 0.0
         self.etcd.end_outage()
         for process in world.processes:
@@ -187,6 +190,8 @@ class Nemesis:
             (self.answers.run_out_of_space, 0),
             (self.root.lose_root, 0),
             (self.root.fill, 0),
+            (self.clock_steps.step_clocks, 0),
+            (self.clock_steps.step_between_two_seals, 0),
         ]
 
     def _undisturbed(self) -> Collection[Blow]:
@@ -212,4 +217,5 @@ class Nemesis:
             self.kafka.wake_a_committer,
             self.root.lose_root,
             self.root.fill,
+            self.clock_steps.step_between_two_seals,
         )

@@ -64,6 +64,14 @@ class Operator:
         except SeaweedMQError as error:
             self._world.note("operator", f"{what} failed: {error}")
 
+    async def seal(self, segment: Segment) -> None:
+        """Ask a random broker to seal it, so that a successor begins."""
+        what, call = self._seal(self._dialer.dial(self._rng.choice(self._world.processes).address), segment)
+        try:
+            await call
+        except SeaweedMQError as error:
+            self._world.note("operator", f"{what} failed: {error}")
+
     async def delete_records(self) -> None:
         """Ask a random broker to delete the first records of a partition; up to where, only its primary knows for
         sure."""
