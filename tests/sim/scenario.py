@@ -97,6 +97,17 @@ class AdoptionPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecreatedPlan:
+    """A topic with partitions that is recreated under its name while coordinators of groups are down."""
+
+    topic: TopicPlan
+    lives_max: int
+    records: int
+    """Sent to each life."""
+    config: ClientConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """Everything that is decided before the run begins."""
 
@@ -146,6 +157,7 @@ class Scenario:
     """Consumers of Kafka's that read the first topic by offsets, and commit nothing."""
     kafka_members: int = 0
     """Of a group of Kafka's that reads the first topic."""
+    recreated: RecreatedPlan | None = None
     favoured: Mapping[str, int] = field(default_factory=dict)
     """Weights of blows of the nemesis, by their names, instead of those that they have otherwise."""
 
@@ -153,12 +165,13 @@ class Scenario:
     def all_topics(self) -> tuple[TopicPlan, ...]:
         """Also those with a story of their own."""
         lives = () if self.lives is None else (self.lives.topic,)
-        return (*self.topics, *lives, *(plan.topic for plan in self.adoptions))
+        recreated = () if self.recreated is None else (self.recreated.topic,)
+        return (*self.topics, *lives, *recreated, *(plan.topic for plan in self.adoptions))
 
     @property
     def has_kafka(self) -> bool:
         """Whether brokers listen for Kafka's clients."""
-        return bool(self.kafka or self.kafka_readers or self.kafka_members)
+        return bool(self.kafka or self.kafka_readers or self.kafka_members or self.recreated)
 
     @property
     def fences_matter(self) -> bool:

@@ -39,6 +39,7 @@ from tests.sim.users.kafka import KafkaProducer
 from tests.sim.users.kafka_group import KafkaGroup
 from tests.sim.users.kafka_reading import KafkaReader
 from tests.sim.users.lives import Lives
+from tests.sim.users.recreated import RecreatedTopic
 from tests.sim.users.sleepers import Sleeper
 from tests.sim.users.workload import Dawdler, Publisher, Subscriber, connect
 from tests.support.history import History, Polled, Violation, check
@@ -134,6 +135,7 @@ class World:
         ]
         self.sleepers = [Sleeper(self, f"sleeper-{number}", first) for number in range(scenario.sleepers)]
         self.lives = None if scenario.lives is None else Lives(self, scenario.lives)
+        self.recreated = None if scenario.recreated is None else RecreatedTopic(self, scenario.recreated)
         self.group = Group(self, first, scenario.group_members, self.histories[first])
         self.adoptions = [Adoption(self, plan) for plan in scenario.adoptions]
         self.kafka_group = KafkaGroup(self, first, scenario.kafka_members, self.histories[first])
@@ -173,6 +175,7 @@ class World:
         self._following = [self.network.spawn(reader.owner, reader.run(), reader.name) for reader in readers]
         adopting = [(a, self.loop.create_task(a.run(), name="adoption")) for a in self.adoptions]
         living = None if self.lives is None else self.loop.create_task(self.lives.run(), name="lives")
+        recreating = None if self.recreated is None else self.loop.create_task(self.recreated.begin(), name="recreated")
         members = (*self.group.members, *self.kafka_group.members)
         grouped = [self.loop.create_task(m.run(), name="a member") for m in members]
         await Nemesis(self).run(self.scenario.chaos_s, self.scenario.pause_s)
@@ -183,6 +186,9 @@ class World:
         if self.lives is not None and living is not None:
             await self._settle(f"{self.lives.name} comes to its last life", living)
             await self._settle(f"publishers of {self.lives.name} finish", self.lives.finish())
+        if self.recreated is not None and recreating is not None:
+            await self._settle(f"{self.recreated.name} exists", recreating)
+            await self._settle(f"the group reads the last life of {self.recreated.name}", self.recreated.finish())
         await self._read_everything("reader")
         await self._settle("followers reach the end", self._followers_reach_the_end())
         if self.group.members:
@@ -361,6 +367,8 @@ class World:
         if self.group.members:
             self.violations += self.group.violations()
         self.violations += self.kafka_group.rules.violations
+        if self.recreated is not None:
+            self.violations += self.recreated.violations
         for publisher in (*self.publishers, *self.kafka):
             self.violations += [Violation("refused", f"{publisher.plan.name}: {u}") for u in publisher.unexpected]
 

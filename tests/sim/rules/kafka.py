@@ -108,13 +108,17 @@ class GroupRules:
         """It was acknowledged."""
         commit.ended, commit.is_acked = self.now(), True
         self.acked_commits += 1
-        if commit.generation < commit.newest:
+        if NOTHING < commit.generation < commit.newest:
             told = f"{commit.who} committed {dict(commit.offsets)} in generation {commit.generation} of {commit.newest}"
             self._tell("zombie", told)
 
     def refused(self, commit: Commit) -> None:
         """It was refused for good: it never takes effect."""
         self._commits.remove(commit)
+
+    def recreated(self) -> None:
+        """The topic was recreated: no commit of the earlier one is heard again, but one that may yet take effect."""
+        self._commits = [commit for commit in self._commits if not commit.is_acked]
 
     def read(self, who: str, began: int, offsets: Mapping[int, int]) -> None:
         """An OffsetFetch that began then was answered: it tells the last that was committed, or what is under way."""

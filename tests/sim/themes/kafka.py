@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 
 from seaweedmq.model.config import KIB
-from tests.sim.scenario import KafkaPlan, Scenario
+from tests.sim.scenario import KafkaPlan, RecreatedPlan, Scenario
 
 
 def kafka_consumers(rng: random.Random, scenario: Scenario) -> Scenario:
@@ -43,6 +43,38 @@ def kafka_groups(rng: random.Random, scenario: Scenario) -> Scenario:
             "trouble_coordinator": 50,
             "wake_a_coordinator": 20,
             "wake_a_committer": 20,
+        },
+    )
+
+
+def recreated_behind_coordinators(rng: random.Random, scenario: Scenario) -> Scenario:
+    """A topic is recreated under its name while coordinators of groups are dead, and its groups commit and ask."""
+    scenario = _with_kafka(rng, scenario)
+    topic = scenario.topics[0]
+    return replace(
+        scenario,
+        kafka=(),
+        machines_fail=False,
+        recreated=RecreatedPlan(
+            topic=replace(
+                topic,
+                name=f"{topic.name.partition('/')[0]}/recreated",
+                partitions=rng.choice((1, 2)),
+                replicas=min(2, scenario.brokers),
+            ),
+            lives_max=8,
+            records=10,
+            config=replace(scenario.subscriber, rpc_timeout_s=3.0),
+        ),
+        chaos_s=12.0,
+        pause_s=(0.2, 1.5),
+        favoured={
+            "recreate_behind_a_coordinator": 200,
+            "late_news": 0,
+            "cut_off_from_etcd": 0,
+            "freeze_broker": 0,
+            "suspend_machine": 0,
+            "seal_behind_the_primarys_back": 0,
         },
     )
 

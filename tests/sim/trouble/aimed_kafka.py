@@ -32,6 +32,7 @@ class AimedAtKafka:
         self._brokers = brokers
         self._operator = operator
         self._rng = world.rng("aimed at Kafka")
+        self._recreating: set[asyncio.Task[None]] = set()
 
     async def trouble_coordinator(self) -> None:
         """The broker that has the group dies, stands still, sleeps, or reaches nobody but clients; or it moves."""
@@ -85,6 +86,31 @@ class AimedAtKafka:
         await self._until(lambda: rules.newest > newest)
         await asyncio.sleep(self._rng.choice((0.0, 0.1, 1.0)))
         member.thaw(owner)
+
+    async def recreate_behind_a_coordinator(self) -> None:
+        """A topic is recreated while the broker that has the groups of Kafka's, or those of natives, is dead."""
+        recreated = self._world.recreated
+        if recreated is None or not recreated.is_alive.is_set():
+            return
+        found = self._coordinator()
+        leader = self._brokers.leader()
+        candidates = [process for process in (found and found[0], leader) if process is not None and process.is_well]
+        if not candidates or self._losses.spared:
+            return
+        process = self._rng.choice(candidates)
+        self._note(f"has {recreated.name} recreated without {process.name}")
+        recreating = asyncio.create_task(recreated.recreate(), name="recreate")
+        try:
+            await asyncio.sleep(self._rng.choice((0.0, 0.05, 0.3)))
+            if process.is_running:
+                process.kill(machine=False)
+            await asyncio.wait({recreating}, timeout=GONE_ON_S_MAX)
+            await asyncio.sleep(self._rng.choice((0.0, 1.0)))
+        finally:
+            if not process.is_running:
+                process.start()
+            self._recreating.add(recreating)
+            recreating.add_done_callback(self._recreating.discard)
 
     async def _until(self, is_so: Callable[[], bool]) -> None:
         end_s = self._world.loop.time() + GONE_ON_S_MAX

@@ -33,7 +33,7 @@ class BrokerTrouble:
             await self.kill([process])
 
     async def kill_leader(self) -> None:
-        leader = self._leader()
+        leader = self.leader()
         if leader is not None and leader.name not in self._losses.spared:
             await self.kill([leader])
 
@@ -123,7 +123,7 @@ class BrokerTrouble:
 
     async def drain_behind_the_leaders_back(self) -> None:
         """The leader has to move segments whose primaries it can not talk to, though their followers can."""
-        leader = self._leader()
+        leader = self.leader()
         spared = self._losses.spared
         others = [p for p in self._world.processes if p.is_well and p is not leader and p.name not in spared]
         if leader is None or len(others) < 2:
@@ -135,7 +135,7 @@ class BrokerTrouble:
     async def seal_behind_the_primarys_back(self) -> None:
         """The leader has to seal a segment whose primary it can not talk to, and the primary is the last to learn of
         it: all that stops it is that its followers were fenced."""
-        leader = self._leader()
+        leader = self.leader()
         chosen = [s for s in self._open_segments() if self._can_be_sealed_unseen(s, leader)]
         if leader is None or not chosen:
             return
@@ -176,7 +176,8 @@ class BrokerTrouble:
         if both:
             network.join(other, one)
 
-    def _leader(self) -> BrokerProcess | None:
+    def leader(self) -> BrokerProcess | None:
+        """The broker that holds the leader's lock."""
         lock = self._world.etcd.server.get(keys.LEADER)
         return None if lock is None else self._process_of(lock.value.decode())
 

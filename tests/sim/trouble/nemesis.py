@@ -191,6 +191,7 @@ class Nemesis:
             (self.root.lose_root, 0),
             (self.root.fill, 0),
             (self.clock_steps.step_clocks, 0),
+            (self.kafka.recreate_behind_a_coordinator, 0),
             (self.clock_steps.step_between_two_seals, 0),
         ]
 
@@ -218,4 +219,5 @@ class Nemesis:
             self.root.lose_root,
             self.root.fill,
             self.clock_steps.step_between_two_seals,
+            self.kafka.recreate_behind_a_coordinator,
         )
