@@ -1,6 +1,7 @@
 """A metadata store as one broker experiences it: its refusals are logged once, counted, and known until they end.
 
-etcd may refuse one kind of call and answer another: out of space it reads and renews leases, and takes no puts.
+A refusal that only makes sense for another call is Unavailable: OutOfRange would tell a publisher that its segment was
+pruned. etcd may refuse one kind of call and answer another: out of space it reads and renews leases, and takes no puts.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from typing import TypeVar
 
 from seaweedmq.codec import keys
 from seaweedmq.coordination.waiting import end_watch
-from seaweedmq.errors import Deposed, InvalidArgument, OutOfRange, SeaweedMQError
+from seaweedmq.errors import Deposed, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.ports import Changes, Compare, Delete, Entry, MetaStore, Put, Snapshot
 from seaweedmq.runtime.log_once import Complaints
 
@@ -24,6 +25,8 @@ PROBE_S = 3.0
 NO_REVISION = 2**62
 """Modification revision of no key: a transaction that compares it changes nothing."""
 NO_LEASE = 2**63 - 1
+MISPLACED = (OutOfRange, InvalidArgument, Deposed)
+"""Errors that a read, or a call about a lease, cannot mean: it names no revision, breaks no limit and writes no key."""
 
 
 class ObservedMetaStore:
@@ -69,7 +72,8 @@ class ObservedMetaStore:
     async def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
         """See ``ports.MetaStore``."""
         puts = any(isinstance(op, Put) for op in then)
-        return await self._noted(WRITES, self._store.transact(compares, then), shows_all_is_well=puts)
+        answering = self._store.transact(compares, then)
+        return await self._noted(WRITES, answering, shows_all_is_well=puts, misplaced=(OutOfRange,))
 
     async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Changes]:
         """See ``ports.MetaStore``."""
@@ -103,12 +107,23 @@ class ObservedMetaStore:
         """A put that etcd checks against its quota, and that changes nothing."""
         await self.transact([Compare(keys.PROBE, mod_revision=NO_REVISION)], [Put(keys.PROBE, b"")])
 
-    async def _noted(self, what: str, answering: Awaitable[_T], *, shows_all_is_well: bool = True) -> _T:
+    async def _noted(
+        self,
+        what: str,
+        answering: Awaitable[_T],
+        *,
+        shows_all_is_well: bool = True,
+        misplaced: tuple[type[SeaweedMQError], ...] = MISPLACED,
+    ) -> _T:
         try:
             answer = await answering
         except SeaweedMQError as error:
-            self._note(what, error)
-            raise
+            if not isinstance(error, misplaced):
+                self._note(what, error)
+                raise
+            unfit = Unavailable(f"etcd gave an answer that does not fit the call: {error}; retry")
+            self._note(what, unfit)
+            raise unfit from error
         if shows_all_is_well:  # out of space, etcd still deletes
             self._complaints.over(what)
         return answer

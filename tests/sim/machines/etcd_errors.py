@@ -28,12 +28,11 @@ class MetaCall(StrEnum):
 ANSWERS: Mapping[str, SeaweedMQError] = {
     "unavailable": Unavailable("etcd failed (unavailable: etcdserver: no leader): retry"),
     "exhausted": ResourceExhausted("etcd is at a limit (etcdserver: too many requests): raise its quota"),
-    "invalid": InvalidArgument("etcd refused the request: etcdserver: permission denied"),
+    "invalid": InvalidArgument("etcd refused the request: etcdserver: duplicate key given in txn request"),
     "out of range": OutOfRange("etcd: etcdserver: mvcc: required revision has been compacted: list again"),
     "deposed": Deposed("etcd: the lease is gone: register again under a new lease"),
-    "unknown": SeaweedMQError("etcd failed (unknown: a code that no client knows)"),
 }
-"""Every kind of error that a caller of the port may get, by name."""
+"""Every kind of error that a caller of the port may get, by name; see ``coordination.etcd_answers``."""
 NO_SPACE = "etcd is at a limit (etcdserver: mvcc: database space exceeded): compact and defragment it"
 
 

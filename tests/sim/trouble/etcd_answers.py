@@ -30,10 +30,13 @@ class EtcdAnswers:
             return
         rng = self._rng
         answer = rng.choice(tuple(ANSWERS))
+        calls = set(MetaCall)
+        if answer == "invalid" and self._world.group.members:
+            calls.remove(MetaCall.TRANSACT)  # that would be for good, and ends the member whose commit it was
         errors = EtcdErrors(
             rng=rng,
             answer=answer,
-            calls=rng.choice((frozenset(MetaCall), *(frozenset({call}) for call in MetaCall))),
+            calls=frozenset(rng.choice((sorted(calls), *([call] for call in sorted(calls))))),
             machine=rng.choice((None, rng.choice(self._world.processes).name)),
             share=rng.choice((0.3, 1.0)),
             is_applied=answer == "unavailable" and rng.random() < 0.5,
