@@ -289,5 +289,9 @@ DATA_RULES = {
     "commits",
     "left waiting",
     "shown nobody",
+    "gave up",
+    "lost root",
+    "not recovered",
+    "Recovered",
 }
 """A broken variant counts as caught by these only: not by a hang, nor by something that fails without it too."""

@@ -49,10 +49,7 @@ _IN_TURN: tuple[Theme, ...] = (
     themes_kafka.kafka_consumers,
     themes_kafka.kafka_groups,
     themes_surroundings.etcd_answers_with_errors,
-    themes_surroundings.the_root_is_lost,
     themes_surroundings.the_storage_is_full,
-    themes_surroundings.clocks_step,
-    themes_kafka.recreated_behind_coordinators,
 )
 
 

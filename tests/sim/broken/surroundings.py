@@ -1,0 +1,53 @@
+"""Broken variants about etcd, clocks and the storage as a whole, as ``mutants`` has them."""
+
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+
+from seaweedmq.broker.membership import Membership
+from seaweedmq.broker.upkeep.maintenance import Maintenance
+from seaweedmq.coordination.observed import ObservedMetaStore
+from seaweedmq.storage.store.memory import MemorySegmentStore
+from tests.sim.broken.mutants import Break
+
+
+def end_when_etcd_has_no_space_for_a_lease(patch: pytest.MonkeyPatch) -> None:
+    """A broker whose lease is lost registers again only if etcd takes it at once."""
+
+    async def join(membership: Any) -> Any:
+        return await membership.join()
+
+    patch.setattr(Membership, "join_when_possible", join)
+
+
+def hand_errors_of_etcd_on(patch: pytest.MonkeyPatch) -> None:
+    """Clients get errors of etcd as if they were the broker's: OutOfRange says that records are deleted."""
+
+    async def noted(store: Any, what: str, answering: Awaitable[Any], **_: Any) -> Any:
+        return await answering
+
+    patch.setattr(ObservedMetaStore, "_noted", noted)
+
+
+def trust_any_folder(patch: pytest.MonkeyPatch) -> None:
+    """A storage is taken for that of the cluster whatever lies at its root."""
+    patch.setattr(MemorySegmentStore, "verify", lambda store: None)
+
+
+def look_after_files_while_there_is_space(patch: pytest.MonkeyPatch) -> None:
+    """Retention does nothing while the storage takes no writes."""
+    look_after = Maintenance._look_after
+
+    async def check_first(keeper: Any, name: Any) -> None:
+        await keeper._store.check()
+        await look_after(keeper, name)
+
+    patch.setattr(Maintenance, "_look_after", check_first)
+
+
+BROKEN: tuple[Break, ...] = (
+    end_when_etcd_has_no_space_for_a_lease,
+    hand_errors_of_etcd_on,
+    look_after_files_while_there_is_space,
+)
