@@ -31,7 +31,7 @@ def hand_errors_of_etcd_on(patch: pytest.MonkeyPatch) -> None:
 
 
 def trust_any_folder(patch: pytest.MonkeyPatch) -> None:
-    """A storage is taken for that of the cluster whatever lies at its root."""
+    """A broker takes any folder for the storage of its cluster."""
     patch.setattr(MemorySegmentStore, "verify", lambda store: None)
 
 

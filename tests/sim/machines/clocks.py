@@ -54,7 +54,7 @@ class Clocks:
         return stamp_us
 
     def judged_us(self, stamp_us: int) -> int:
-        """When a file of that date was written, as the rules count it: by the true time where clocks step."""
+        """Return the time at which a file of that date was written, as the rules count it."""
         return self._dated_us.get(stamp_us, stamp_us)
 
     def latest_us(self) -> int:
@@ -79,7 +79,7 @@ class Clocks:
         return error_s
 
     def step(self, machine: str, by_s: float) -> None:
-        """Move a machine's clock, whatever its error is."""
+        """Move a machine's clock, on top of its error."""
         self._steps_us[machine] = self._steps_us.get(machine, 0) + round(by_s * US_PER_S)
 
     def end_steps(self) -> None:

@@ -1,6 +1,6 @@
 """Error answers of the simulated etcd: which calls they hit, at which brokers, and whether the request was applied.
 
-An etcd that is out of space refuses what takes space, and goes on with reads, deletes and renewals; any other answer
+An etcd that is out of space refuses puts and leases, and continues with reads, deletes and renewals. Any other error
 may come from any call.
 """
 

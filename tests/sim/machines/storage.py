@@ -119,7 +119,7 @@ class SimDisk:
             self.failures += 1
             raise StorageFailed(f"the nemesis refused to {op.value} {path}")
         if self.capacity_bytes is not None and op in TAKING_SPACE and self._used_bytes() >= self.capacity_bytes:
-            raise StorageFailed(f"can not {op.value} {path or 'anything'}: {NO_SPACE}")
+            raise StorageFailed(f"cannot {op.value} {path or 'anything'}: {NO_SPACE}")
         for trouble in self.troubles[:]:
             await trouble.befall(op, path, machine_of(OWNER.get()), self.rng)
 

@@ -117,7 +117,7 @@ class GroupRules:
         self._commits.remove(commit)
 
     def recreated(self) -> None:
-        """The topic was recreated: no commit of the earlier one is heard again, but one that may yet take effect."""
+        """The topic was recreated: no reply has a commit of the earlier one, but one that may yet take effect."""
         self._commits = [commit for commit in self._commits if not commit.is_acked]
 
     def read(self, who: str, began: int, offsets: Mapping[int, int]) -> None:

@@ -24,7 +24,7 @@ class Retained:
     plans: Mapping[TopicName, TopicPlan]
     latest_us: Callable[[], int]
     judged_us: Callable[[int], int] = lambda stamp_us: stamp_us
-    """When a file of that date was written, as this rule counts it."""
+    """Time at which a file of that date was written, as this rule counts it."""
     violations: list[Violation] = field(default_factory=list)
     _starts: dict[SegmentId, int] = field(default_factory=dict)
     _gone: dict[SegmentId, set[int]] = field(default_factory=dict)

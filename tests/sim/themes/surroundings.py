@@ -51,7 +51,7 @@ def the_root_is_lost(rng: random.Random, scenario: Scenario) -> Scenario:
 
 
 def the_storage_is_full(rng: random.Random, scenario: Scenario) -> Scenario:
-    """The file system fills and empties, while retention is to make room and everything else goes on."""
+    """The file system fills and empties, while retention makes room and brokers die and segments move."""
     topics = tuple(
         replace(topic, retention_s=rng.choice((1.0, 3.0)), retention_bytes=rng.choice((None, 4 * KIB)))
         for topic in scenario.topics

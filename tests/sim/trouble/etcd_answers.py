@@ -32,7 +32,7 @@ class EtcdAnswers:
         answer = rng.choice(tuple(ANSWERS))
         calls = set(MetaCall)
         if answer == "invalid" and self._world.group.members:
-            calls.remove(MetaCall.TRANSACT)  # that would be for good, and ends the member whose commit it was
+            calls.remove(MetaCall.TRANSACT)  # permanent there: it ends the member that committed
         errors = EtcdErrors(
             rng=rng,
             answer=answer,

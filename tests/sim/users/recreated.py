@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 TRY_AGAIN_S = 0.2
 HEARD_S = 0.3
-"""After its creation was acknowledged every broker that reaches etcd has heard of the topic."""
+"""After its creation was acknowledged every broker that reaches etcd knows the topic."""
 OFFSETS_PER_LIFE = 1_000
 GROUP = "readers-of-lives"
 
