@@ -16,7 +16,7 @@ from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import topic_to_json
 from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION, TRANSACTION_BYTES_MAX
 from seaweedmq.core.lineage.topology import Change
-from seaweedmq.errors import Conflict, InvalidArgument, ResourceExhausted, SeaweedMQError, fresh
+from seaweedmq.errors import Conflict, InvalidArgument, SeaweedMQError, fresh
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import Compare, Put
@@ -147,7 +147,7 @@ class GroupCommit:
             else:
                 for share in shares:
                     await self._commit([share])
-        except (InvalidArgument, ResourceExhausted) as error:
+        except InvalidArgument as error:
             if sum(len(share.waiting) for share in shares) == 1:
                 _tell(shares, error)
                 return

@@ -9,7 +9,7 @@ import pytest
 from seaweedmq.broker.leader.group_commit import GroupCommit
 from seaweedmq.codec import keys
 from seaweedmq.core.lineage.topology import Change, Sealing, succeed
-from seaweedmq.errors import Conflict, InvalidArgument, NotFound, SeaweedMQError, Unavailable
+from seaweedmq.errors import Conflict, InvalidArgument, NotFound, ResourceExhausted, SeaweedMQError, Unavailable
 from seaweedmq.model.calls import CreateTopics
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName, TopicSpec
@@ -144,6 +144,21 @@ async def test_an_etcd_that_takes_less_gets_less(bed: Bed, keys_max: int) -> Non
     assert await write_all(bed, leader, segments) == [None] * len(segments)
     refused = [size for size in watched.sizes if size > keys_max]
     assert len(refused) <= 6, "it remembers what etcd takes"
+
+
+@story
+async def test_an_etcd_without_space_gets_transactions_as_large_as_ever_once_it_has_some(bed: Bed) -> None:
+    await topics(bed)
+    leader = bed.leader()
+
+    def refuse(number: int, _: Sequence[Put | Delete]) -> None:
+        if number == 1:
+            raise ResourceExhausted("etcd has used up its quota of space")
+
+    watched = Watched(bed, refuse)
+    results = await write_all(bed, leader, all_segments(leader))
+    assert {type(result) for result in results} == {type(None), ResourceExhausted}
+    assert len(watched.sizes) <= 5, "of 120 changes of 30 topics, with nine writes each"
 
 
 @story
