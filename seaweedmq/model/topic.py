@@ -147,8 +147,8 @@ class Deletion:
     name: TopicName
     uid: int
     primaries: tuple[str, ...] = ()
-    """Broker ids of those that served its open segments: until they have heard of it they may acknowledge records. And
-    of the coordinators of Kafka's groups, which may commit offsets to it."""
+    """Broker ids of the primaries of its open segments, which may acknowledge records until they learn of the deletion,
+    and of the coordinators of Kafka's groups, which may commit offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

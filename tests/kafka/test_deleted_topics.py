@@ -1,4 +1,4 @@
-"""Offsets are of a topic, not of its name: none is served for a topic that was deleted, whoever coordinates when."""
+"""Offsets are of a topic, not of its name: none of a deleted topic is served, at any change of coordinators."""
 
 import asyncio
 
@@ -27,7 +27,7 @@ async def recreate(host: Host, bed: Bed, **settings: int) -> None:
 
 
 async def kept_by(cluster: Cluster, member: Member) -> int:
-    """How many offsets the coordinator of a group holds."""
+    """Number of offsets that the coordinator of a group holds."""
     gateway = await cluster.coordinator(member.group)
     await cluster.bed.until(lambda: gateway.shard(member.group).is_active)
     return len(await gateway.shard(member.group).look(lambda state: state.offsets(member.group)))
@@ -67,7 +67,7 @@ async def test_the_coordinator_is_down_meanwhile(bed: Bed) -> None:
     assert await asked_by_name(member) == [-1, -1]
     assert await member.committed() == {}
     await asyncio.sleep(5)
-    assert await kept_by(cluster, member) == 0, "they go, since nobody will ever ask for them"
+    assert await kept_by(cluster, member) == 0, "they go: no client will ask for them"
 
 
 @story

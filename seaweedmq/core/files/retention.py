@@ -5,7 +5,7 @@ readers which still have it open finish. In an open segment a later log file mus
 then that one is sound and fsynced, and tells recovery how far the producers got. A log file that was fsynced before it
 had its name shows the same without a record: the primary of an idle segment puts one down, so that the others may go.
 A table may go once retention chose it and the grace period has passed since, and all before it in its segment may go:
-no reader ever meets a hole. So may one that lies below what somebody deleted, and one that doubles another goes in any
+no reader ever meets a hole. So may one below the low watermark, and one that doubles another goes in any
 case. Where a topic wants its logs to stay for longer, they stay, but not longer than their tables.
 
 The age of a record is that of its table, by the clock of the storage. The publishers' timestamps play no part: a wrong
