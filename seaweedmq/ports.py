@@ -199,9 +199,12 @@ class SegmentStore(Protocol):
             is_durable: else everybody sees them, but power loss may take them, or tear them, until they are put again.
         """
 
-    async def sweep(self, topic: TopicName, uid: int, *, kept_s: float) -> None:
+    async def sweep(self, topic: TopicName, uid: int, *, kept_s: float, now_us: int | None = None) -> None:
         """Delete whatever there is of segments that the topic's document calls pruned, fences included; nothing if the
         document is of another topic of that name. Also second names of tables that were deleted ``kept_s`` ago.
+
+        Args:
+            now_us: time that it is at least by the caller's clock. What is not old by it and by the storage's stays.
 
         Raises:
             StorageFailed: it can not be done now; also while the topic has no document.

@@ -5,6 +5,7 @@ import logging
 
 from seaweedmq.broker.api import Api, Local
 from seaweedmq.broker.cluster_status import StatusService
+from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.contacts import Contacts
 from seaweedmq.broker.drain import Draining
 from seaweedmq.broker.forward import Forwarding
@@ -100,6 +101,7 @@ class Broker:
         self._term_parts = TermParts(
             config=config,
             env=env,
+            clock=ConfirmedClock(env),
             view=self._view,
             meta=meta,
             store=store,

@@ -117,6 +117,8 @@ class ClusterView:
         self._carried: Counter[str] = Counter()
         self.carried: Mapping[str, int] = self._carried
         """Broker id -> open segments it is a replica of; brokers that are gone may be in it."""
+        self._sealed: dict[SegmentId, tuple[float, bool]] = {}
+        """Sealed segments -> event loop time since when this view has known it, and whether it saw it happen."""
         self._readers: list[News] = []
         self._touched: dict[TopicName, None] = {}
         """Since the last announcement."""
@@ -158,6 +160,16 @@ class ClusterView:
     def segment(self, segment: SegmentId) -> Segment | None:
         """None if there is none of that name."""
         return self._segments.get(segment.topic, {}).get(segment.number)
+
+    def sealed_for_s(self, segment: Segment) -> float:
+        """For how long this view has known that a segment is sealed, by the event loop's clock: it was sealed at least
+        so long ago. Its stamps play no part. 0 for one that is open or not known."""
+        known = self._sealed.get(segment.key)
+        return 0.0 if known is None else asyncio.get_running_loop().time() - known[0]
+
+    def saw_sealing(self, segment: Segment) -> bool:
+        """Whether this view saw a segment being sealed, so that ``sealed_for_s`` is its age and no less."""
+        return self._sealed.get(segment.key, (0.0, False))[1]
 
     def segments_of(self, name: TopicName) -> Mapping[int, Segment]:
         """By id, open and sealed; empty if there is no such topic."""
@@ -225,7 +237,7 @@ class ClusterView:
         for key in changes.deletes:
             self._forget(key)
         for entry in changes.puts:
-            self._learn(entry, _read(entry))
+            self._learn(entry, _read(entry), is_new=True)
         self._announce(changes.revision)
 
     async def _replace(self, snapshot: Snapshot) -> None:
@@ -245,7 +257,7 @@ class ClusterView:
         for key in self._mod_revisions.keys() - {entry.key for entry in snapshot.entries}:
             self._forget(key)
         for entry, value in news:
-            self._learn(entry, value)
+            self._learn(entry, value, is_new=False)
         self._announce(snapshot.revision)
 
     def _announce(self, revision: int) -> None:
@@ -258,12 +270,14 @@ class ClusterView:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def _learn(self, entry: Entry, value: _Value) -> None:
+    def _learn(self, entry: Entry, value: _Value, *, is_new: bool) -> None:
+        """``is_new``: it has just changed, and not at some time since the last listing."""
         self._mod_revisions[entry.key] = entry.mod_revision
         self.ghosts.pop(entry.key, None)
         match value:
             case Segment():
                 self._touched[value.topic] = None
+                self._note_sealing(value, is_new)
                 self._segments.setdefault(value.topic, {})[value.id] = value
                 self._close(value.topic, value.id)
                 if value.is_open:
@@ -288,6 +302,14 @@ class ClusterView:
                 self.ghosts[entry.key] = entry.mod_revision
             case None:
                 self._drop(entry.key)  # it may have been readable before
+
+    def _note_sealing(self, segment: Segment, is_new: bool) -> None:
+        """Requires that the segment as it was before is still in place."""
+        before = self.segment(segment.key)
+        if segment.is_open:
+            self._sealed.pop(segment.key, None)
+        elif before is None or before.is_open or before.opened_us != segment.opened_us:  # of a recreated topic
+            self._sealed[segment.key] = asyncio.get_running_loop().time(), is_new
 
     def _learn_topic(self, topic: Topic) -> None:
         """With its low watermarks, which have a key of their own."""
@@ -316,6 +338,7 @@ class ClusterView:
                 name, segment = keys.parse_segment_key(key)
                 self._touched[name] = None
                 _take_out(self._segments, name, segment)
+                self._sealed.pop(SegmentId(name, segment), None)
                 self._close(name, segment)
             elif key.startswith(keys.TOPICS):
                 name = keys.parse_topic_key(key)

@@ -128,11 +128,16 @@ class Bed:
         self.etcd = SimEtcd(loop, random.Random(1))
         self.network = Network(loop, random.Random(2))
         self.faults = Faults()
-        self.store = MemorySegmentStore(self.wall_us, self.faults)
+        self.storage_ahead_s = 0.0
+        """How far the storage's clock is ahead of the true time."""
+        self.ahead_s = 0.0
+        """How far the clocks of brokers are ahead that are started from now on."""
+        self.store = MemorySegmentStore(lambda: self.wall_us() + int(self.storage_ahead_s * 1e6), self.faults)
         self.hosts: list[Host] = []
         self.streams: list[Streaming] = []
 
     def wall_us(self) -> int:
+        """The true time."""
         return WALL_START_US + int(self.loop.boot_s * 1e6)
 
     async def start(self, config: BrokerConfig = CONFIG, address: str | None = None) -> "Host":
@@ -195,8 +200,8 @@ class Host:
         self.address = address
         self.owner = Owner(f"broker-{number}")
         self.meta = bed.etcd.client(self.owner)
-        self.ahead_s = 0.0
-        """How far its wall clock is ahead of the storage's."""
+        self.ahead_s = bed.ahead_s
+        """How far its wall clock is ahead of the true time."""
         self.cpu_share = 0.0
         """Of one core."""
         self.broker = Broker(

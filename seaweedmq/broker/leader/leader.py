@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.groups.registry import Groups
 from seaweedmq.broker.leader.adoption import Adoption
 from seaweedmq.broker.leader.balancing import Balancing
@@ -51,6 +52,7 @@ class Leader:
         metadata: Metadata,
         store: SegmentStore,
         env: Environment,
+        clock: ConfirmedClock,
         dial: Callable[[str], BrokerApi],
         stats: Callable[[TopicName], Awaitable[tuple[SegmentStats, ...]]],
         config: BrokerConfig,
@@ -101,7 +103,7 @@ class Leader:
             metadata=self.metadata,
             documents=self._documents,
             config=config,
-            wall_us=env.wall_us,
+            clock=clock,
             forget_offsets=self._forget_offsets,
         )
         self.record_deletion = RecordDeletion(metadata=self.metadata, documents=self._documents, stats=stats)

@@ -5,17 +5,20 @@ import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 
+from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.broker.upkeep.compaction import AutoCompaction
 from seaweedmq.broker.upkeep.conversion import Conversion
 from seaweedmq.broker.upkeep.share import is_looked_after
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.core.files.retention import Listed, expired_files, retention_policy
+from seaweedmq.core.clock_doubt import doubt_s
+from seaweedmq.core.files.retention import Listed, confirmed_files, retention_policy
 from seaweedmq.core.files.rolling import roll_bounds
-from seaweedmq.core.lineage.pruning import CLOCK_DOUBT_S, prunable
+from seaweedmq.core.files.seen_tables import SeenTables
+from seaweedmq.core.lineage.pruning import is_older, prunable
 from seaweedmq.errors import SeaweedMQError, StorageFailed
 from seaweedmq.model.calls import ReportEmptied
-from seaweedmq.model.config import US_PER_S, BrokerConfig
+from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
@@ -41,7 +44,7 @@ class Maintenance:
         conversion: Conversion,
         compaction: AutoCompaction,
         segments: Callable[[], Iterable[OpenSegment]],
-        wall_us: Callable[[], int],
+        clock: ConfirmedClock,
         report_emptied: Callable[[ReportEmptied], Awaitable[None]],
     ) -> None:
         self._config = config
@@ -52,13 +55,15 @@ class Maintenance:
         self._conversion = conversion
         self._compaction = compaction
         self._segments = segments
-        self._wall_us = wall_us
+        self._clock = clock
         self._report_emptied = report_emptied
         self._emptied: dict[TopicName, tuple[int, dict[int, float]]] = {}
         """Uid of the topic; its sealed segments without any file -> event loop time since when."""
         self._files_due: dict[TopicName, float] = {}
         """Event loop time, seconds, at which a topic's files are worth a look again. Topics that are not in it are due.
         Not the wall clock: one that is set back would stop retention until it is there again."""
+        self._seen: dict[TopicName, tuple[int, SeenTables]] = {}
+        """Uid of the topic, and what its listings have shown."""
         self._published: dict[TopicName, tuple[int, int]] = {}
         """Topics of this broker's share of which other programs were told which tables count -> uid, and a hash of the
         names that its tables had. Whoever made or removed others, on whatever broker, may have been killed before it
@@ -70,6 +75,7 @@ class Maintenance:
         """Look things over until cancelled, once an interval."""
         while True:
             await asyncio.sleep(self._config.maintenance_interval_s)
+            self._clock.read()
             for segment in list(self._segments()):
                 segment.files.retire_if_older(roll_bounds(segment.topic, self._config).age_s)
                 segment.forget_older(self._config.cache_age_s)
@@ -78,7 +84,7 @@ class Maintenance:
                 self._files_due.pop(name, None)
             await self._compaction.round(converted)
             await self._release_last_logs()
-            for known in (self._emptied, self._files_due, self._published):
+            for known in (self._emptied, self._files_due, self._seen, self._published):
                 for name in known.keys() - self._view.topics.keys():
                     del known[name]
             for name in list(self._view.topics):
@@ -103,6 +109,7 @@ class Maintenance:
         first = next(iter(segments.values()), None)
         is_mine = first is not None and is_looked_after(first, self._broker_id, self._view)
         if not is_mine:
+            self._seen.pop(name, None)
             self._published.pop(name, None)  # what becomes of its tables from here on is seen by another broker
         elif self._files_due.get(name, 0) <= self._loop.time():
             await self._expire(topic, list(segments.values()))
@@ -123,15 +130,21 @@ class Maintenance:
         files = await self._files_of(topic.name)
         if self._as_it_is_now(topic) is None:
             return  # these may be the files of another one
-        listed = [Listed(s.end_offset, files[s.id], topic.low_watermark(s.slots)) for s in segments]
+        seen, steady_s = self._seen_tables(topic), self._clock.read()
+        listed = [
+            Listed(s.end_offset, files[s.id], topic.low_watermark(s.slots), seen.absent(s.id, steady_s))
+            for s in segments
+        ]
+        seen.note({s.id: _tables_end(s, files[s.id]) for s in segments}, steady_s)
         policy = retention_policy(topic, self._config)
-        expired = expired_files(listed, policy, self._wall_us())
+        expired = confirmed_files(listed, policy, self._clock.confirmed_us)
         if expired:
             # The storage dates files by a clock of its own. Only what is old by both goes: a clock that is ahead must
             # not empty every topic.
-            now_us = min(self._wall_us(), await self._store.now_us())
-            needed = {s.id for s in segments if self._is_asked_about(s, now_us)}
-            expired = [f for f in expired_files(listed, policy, now_us) if f.segment not in needed]
+            now_us = await self._store.now_us()
+            needed = {s.id for s in segments if self._is_asked_about(s)}
+            expired = confirmed_files(listed, policy, lambda period_s: min(self._clock.confirmed_us(period_s), now_us))
+            expired = [f for f in expired if f.segment not in needed]
         if expired:
             await self._store.delete(expired)
             log.info("%s: deleted %s", topic.name, ", ".join(f.path for f in expired))
@@ -140,7 +153,8 @@ class Maintenance:
         tables = {f.path for of_segment in files.values() for f in of_segment if f.kind is FileKind.TABLE}
         if tables or topic.name in self._published:
             await self._publish(topic, tables.difference(f.path for f in expired))
-        await self._store.sweep(topic.name, topic.uid, kept_s=self._config.table_grace_s)
+        kept_s = self._config.table_grace_s
+        await self._store.sweep(topic.name, topic.uid, kept_s=kept_s, now_us=self._clock.confirmed_us(kept_s))
         # And so it is there, and showed what it has.
         if self._as_it_is_now(topic) is not None:
             await self._look_for_emptied(topic, files)
@@ -157,11 +171,19 @@ class Maintenance:
         except SeaweedMQError as error:
             log.warning("%s: the list of its tables for other programs is brought in line later: %s", topic.name, error)
 
-    def _is_asked_about(self, segment: Segment, now_us: int) -> bool:
+    def _seen_tables(self, topic: Topic) -> SeenTables:
+        uid, seen = self._seen.get(topic.name, (topic.uid, SeenTables()))
+        if uid != topic.uid:
+            seen = SeenTables()
+        self._seen[topic.name] = topic.uid, seen
+        return seen
+
+    def _is_asked_about(self, segment: Segment) -> bool:
         """Whether publishers may still come to learn from its log files how far they got: more of them than its record
-        names were at work when it was sealed."""
-        asked_until_us = segment.sealed_us + int(self._config.producer_idle_s * US_PER_S)
-        return not segment.is_open and not segment.sequences_complete and now_us < asked_until_us
+        names were at work when it was sealed. By the steady clock: stamps of the lineage are of several clocks."""
+        if segment.is_open or segment.sequences_complete or segment.start_offset == segment.end_offset:
+            return False
+        return self._view.sealed_for_s(segment) < self._config.producer_idle_s
 
     async def _look_for_emptied(self, topic: Topic, files: Mapping[int, Sequence[SegmentFile]]) -> None:
         """Sealed segments without files are reported, once they were without them for a while."""
@@ -175,9 +197,13 @@ class Maintenance:
         }
         self._emptied[topic.name] = topic.uid, emptied
         retention_s = self._config.segment_retention_s
-        ready = [n for n, since in emptied.items() if since + min(CLOCK_DOUBT_S, retention_s) <= now]
-        before_us = self._wall_us() - int(retention_s * US_PER_S)
-        going = prunable(topic, known, ready, before_us, EMPTIED_PER_REPORT)
+        ready = [n for n, since in emptied.items() if since + doubt_s(retention_s) <= now]
+        is_old = is_older(known, self._clock.before_us(retention_s), self._view.sealed_for_s, retention_s)
+        going = prunable(topic, known, ready, is_old, EMPTIED_PER_REPORT)
         if going:
             numbers = tuple(segment.id for segment in going)
             await self._report_emptied(ReportEmptied(topic=topic.name, topic_uid=topic.uid, segments=numbers))
+
+
+def _tables_end(segment: Segment, files: Iterable[SegmentFile]) -> int:
+    return max((f.end_offset or 0 for f in files if f.kind is FileKind.TABLE), default=segment.start_offset)

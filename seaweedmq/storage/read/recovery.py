@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from seaweedmq.codec.frame import FrameHeader
 from seaweedmq.codec.logfile import LogPreamble
@@ -32,6 +32,9 @@ class Recovered:
     producers_complete: bool = True
     """Whether there are log files up to the end, so that a producer that is missing has stored nothing that it may
     still repeat."""
+    begins_at: int = field(default=0, compare=False)
+    """Offset of the first frame that was read; the end if there is no log file. What lies below is known from a
+    preamble alone, which leaves out producers that were idle."""
 
 
 async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -> Recovered:
@@ -88,7 +91,12 @@ async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -
             f"log files end with offset {end}; {last.path} was damaged or cut{f' ({torn})' if torn else ''}, restore "
             "it from a copy"
         )
-    return Recovered(end_offset=max(end, tables_end), producers=producers.snapshot(), producers_complete=is_complete)
+    return Recovered(
+        end_offset=max(end, tables_end),
+        producers=producers.snapshot(),
+        producers_complete=is_complete,
+        begins_at=max(start, segment.start_offset) if newest else max(end, tables_end),
+    )
 
 
 async def earliest_offset(store: SegmentStore, topic: Topic, segment: Segment) -> int:

@@ -247,14 +247,14 @@ class FileSegmentStore:
 
         await self._run(self._documents, "write the documents of", self.root / topic_dir(topic), put)
 
-    async def sweep(self, topic: TopicName, uid: int, *, kept_s: float) -> None:
+    async def sweep(self, topic: TopicName, uid: int, *, kept_s: float, now_us: int | None = None) -> None:
         document = self.root / document_path(topic, TOPIC_DOCUMENT)
 
         def sweep() -> None:
             found = topic_from_document(document.read_bytes())
             if found.uid == uid:
                 sweep_pruned(self.root, topic, found.pruned)
-                sweep_kept(self.root, topic, kept_s)
+                sweep_kept(self.root, topic, kept_s, now_us)
 
         try:
             await self._run(self._syncs, "delete what is left of old files of", self.root / topic_dir(topic), sweep)

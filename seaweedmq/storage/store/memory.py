@@ -292,7 +292,7 @@ class MemorySegmentStore:
         self.files[path] = MemoryFile(bytearray(content), self.wall_us(), "", len(content), named=True)
         self.sync_names(path.rpartition("/")[0])
 
-    async def sweep(self, topic: TopicName, uid: int, *, kept_s: float) -> None:
+    async def sweep(self, topic: TopicName, uid: int, *, kept_s: float, now_us: int | None = None) -> None:
         """Tables have one name here: who opened one has it whole."""
         await self._turn(StorageOp.DELETE, topic_dir(topic))
         document = self.files.get(document_path(topic, TOPIC_DOCUMENT))

@@ -6,14 +6,17 @@ import logging
 import os
 import random
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from pathlib import Path
 
+from seaweedmq.core.clock_doubt import WallWatch, doubt_s
 from seaweedmq.core.files.counting import TABLE_GRACE_S
 from seaweedmq.errors import DeadlineExceeded, Unavailable
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.runtime.boot_clock import boot_s
 from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
 from seaweedmq.storage.tables.protocol import (
     Answer,
@@ -57,6 +60,9 @@ class ProcessTableConverter:
         self.timeout_s = timeout_s
         """Of one request."""
         self._rng = rng
+        self._watch = WallWatch()
+        """Of this process: the child ends when it is idle, and would begin anew each time."""
+        self._confirmed_us()
         self._turn = asyncio.Lock()
         self._child: Process | None = None
         self._idle: asyncio.TimerHandle | None = None
@@ -86,6 +92,7 @@ class ProcessTableConverter:
                 end_offset,
                 row_group_bytes=self._row_group_bytes,
                 table_grace_s=self._table_grace_s,
+                confirmed_us=self._confirmed_us(),
             ),
         )
 
@@ -105,6 +112,7 @@ class ProcessTableConverter:
                 tables,
                 row_group_bytes=self._row_group_bytes,
                 table_grace_s=self._table_grace_s,
+                confirmed_us=self._confirmed_us(),
             ),
         )
 
@@ -114,9 +122,19 @@ class ProcessTableConverter:
         Raises:
             Unavailable, DeadlineExceeded: as ``convert``.
         """
-        answer = await self._answer(encode_reconciliation(self._root, topic, table_grace_s=self._table_grace_s))
+        answer = await self._answer(
+            encode_reconciliation(
+                self._root, topic, table_grace_s=self._table_grace_s, confirmed_us=self._confirmed_us()
+            )
+        )
         self._warn(topic.name, answer.warning)
         return answer.warning is None
+
+    def _confirmed_us(self) -> int:
+        """Return the time that it is at least, for what is kept for ``table_grace_s``."""
+        steady_s = boot_s()
+        self._watch.note(time.time_ns() // 1_000, steady_s)  # noqa: TID251 - beside a real process, on a real disk
+        return self._watch.confirmed_us(steady_s, doubt_s(self._table_grace_s))
 
     async def _tables(self, topic: Topic, request: bytes) -> list[SegmentFile]:
         answer = await self._answer(request)

@@ -45,7 +45,8 @@ class Worker:
         except SeaweedMQError as e:
             return encode_error(e)
         try:
-            self._logs.reconcile(root, topic, grace_s=request["table_grace_s"])
+            grace_s, confirmed_us = request["table_grace_s"], request["confirmed_us"]
+            self._logs.reconcile(root, topic, grace_s=grace_s, confirmed_us=confirmed_us)
         except SeaweedMQError as e:
             return encode_answer(Answer(tables, str(e)))
         return encode_answer(Answer(tables, None))

@@ -9,7 +9,7 @@ import pytest
 from seaweedmq.broker.leader import record_deletion
 from seaweedmq.broker.serve import subscribe
 from seaweedmq.broker.serve.lookup import Found
-from seaweedmq.broker.upkeep import maintenance
+from seaweedmq.core.files import retention
 from seaweedmq.core.files.retention import Listed
 from seaweedmq.model.files import FileKind
 from seaweedmq.storage.read import recovery
@@ -48,8 +48,8 @@ def delete_files_that_begin_below(patch: pytest.MonkeyPatch) -> None:
         grown = [s._replace(low_watermark=low) for s, low in zip(segments, reaching, strict=True)]
         return expire(grown, policy, now_us)
 
-    expire = maintenance.expired_files
-    patch.setattr(maintenance, "expired_files", expired)
+    expire = retention.expired_files
+    patch.setattr(retention, "expired_files", expired)
 
 
 BROKEN: tuple[Break, ...] = (

@@ -55,8 +55,8 @@ def expire_by_modification_time(patch: pytest.MonkeyPatch) -> None:
         due_us = now_us - policy.retention_us - policy.log_grace_us
         return logs + [f for f in files if f.kind == "table" and f.modified_us <= due_us]
 
-    expire = maintenance.expired_files
-    patch.setattr(maintenance, "expired_files", old_files)
+    expire = retention.expired_files
+    patch.setattr(retention, "expired_files", old_files)
 
 
 def trust_the_clock_of_the_broker(patch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def look_again_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
     begin, look_after = maintenance.Maintenance.__init__, maintenance.Maintenance._look_after
 
     def is_there_again(keeper: Any) -> bool:
-        now_us = keeper._wall_us()
+        now_us = keeper._clock._env.wall_us()
         latest_us = keeper.__dict__.setdefault("latest_us", now_us)
         keeper.latest_us = max(now_us, latest_us)
         return bool(now_us >= latest_us)

@@ -225,8 +225,8 @@ class SimStore:
     async def put_file(self, path: str, content: bytes) -> None:
         await self._inner.put_file(path, content)
 
-    async def sweep(self, topic: TopicName, uid: int, *, kept_s: float) -> None:
-        await self._inner.sweep(topic, uid, kept_s=kept_s)
+    async def sweep(self, topic: TopicName, uid: int, *, kept_s: float, now_us: int | None = None) -> None:
+        await self._inner.sweep(topic, uid, kept_s=kept_s, now_us=now_us)
 
     async def delete_topic(self, topic: TopicName, uid: int) -> None:
         await self._inner.delete_topic(topic, uid)
