@@ -3,6 +3,7 @@
 import asyncio
 import logging
 
+from seaweedmq.broker.admission import Admission
 from seaweedmq.broker.api import Api, Local
 from seaweedmq.broker.cluster_status import StatusService
 from seaweedmq.broker.confirmed_clock import ConfirmedClock
@@ -80,7 +81,10 @@ class Broker:
         self.readiness = Readiness()
         """Reasons not to serve at present: parts of the broker set and withdraw them."""
         self.readiness.refuse(START, f"broker {address} is starting; retry")
-        self._view = ClusterView(meta, env.rng)
+        self._admission = Admission(
+            meta=meta, store=store, rng=env.rng, address=address, readiness=self.readiness, halted=self._halt
+        )
+        self._view = ClusterView(meta, env.rng, self._admission.recognizes)
         self._contacts = Contacts(self._view, dialer)
         self._memory = BrokerMemory.of(config, env.resident_bytes())
         self._producers = ProducerPool.of(config)
@@ -124,6 +128,7 @@ class Broker:
             lease_ttl_s=config.lease_ttl_s,
             address=address,
             kafka_address=kafka_address,
+            admit=self._admission.admit,
             make_term=lambda info, session: make_term(self._term_parts, self._supervisor.child(info.id), info, session),
             changed=self._membership_changed,
             drop=self._drop,
@@ -149,6 +154,7 @@ class Broker:
             ),
             draining=self._draining,
             kafka_groups=kafka_groups,
+            check_admission=self._admission.check,
         )
         self.local = LocalBroker(
             config=config,
@@ -188,14 +194,17 @@ class Broker:
         return self._supervisor.failed
 
     async def start(self) -> None:
-        """Check the storage, register as soon as etcd takes it, and serve what is assigned.
+        """Wait until etcd and storage belong together, check the storage, register as soon as etcd takes it, and serve
+        what is assigned.
 
         Raises:
+            InvalidArgument: etcd and storage belong to different clusters.
             StorageFailed: the storage cannot be written, for another reason than lack of space.
             AlreadyExists: another broker holds the address.
         """
-        await check_storage(self._store)
         self._supervisor.spawn(self._etcd.run(), "etcd probes")
+        await self._admission.admit_first()
+        await check_storage(self._store)
         self._supervisor.spawn(
             follow_lease(self.readiness, self._session, self._moved, lambda: self._etcd.trouble), "readiness"
         )
@@ -247,6 +256,11 @@ class Broker:
         if broker_id == self.id:
             return self.api
         return self._contacts.dial(broker_id)
+
+    def _halt(self) -> None:
+        """Etcd is not what it was: the term ends as if its lease were lost, and the next one begins with admission."""
+        if self._membership.term is not None:
+            self._membership.term.session.lost.set()
 
     async def _drop(self, term: Term) -> None:
         """The lease is lost: what it owned is somebody else's by now, or soon."""

@@ -4,11 +4,12 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from seaweedmq.codec import keys
+from seaweedmq.codec.cluster import identity_from_json
 from seaweedmq.codec.metadata import (
     broker_from_json,
     deletion_from_json,
@@ -19,6 +20,7 @@ from seaweedmq.codec.metadata import (
 from seaweedmq.coordination.waiting import end_watch
 from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError, Unavailable, Unsupported
 from seaweedmq.model.broker import BrokerInfo
+from seaweedmq.model.cluster import ClusterIdentity
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import Deletion, LowWatermarks, Topic, TopicName
 from seaweedmq.ports import Changes, Entry, MetaStore, Snapshot
@@ -88,7 +90,13 @@ class ClusterView:
     transaction show up together.
     """
 
-    def __init__(self, store: MetaStore, rng: random.Random) -> None:
+    def __init__(
+        self, store: MetaStore, rng: random.Random, recognizes: Callable[[Snapshot, int, int], bool] = lambda *_: True
+    ) -> None:
+        """``recognizes`` decides of each listing whether to mirror it: an etcd that is lost or restored must not take
+        segments away from brokers that serve them. It gets the revision of the mirror as well, and in the mirror the
+        modification revision of ``keys.CLUSTER_SEEN``.
+        """
         self.revision = 0
         """Of the store, of which this is the mirror; 0 before the first listing."""
         self.changes = 0
@@ -124,6 +132,9 @@ class ClusterView:
         """Since the last announcement."""
         self._store = store
         self._rng = rng
+        self._recognizes = recognizes
+        self.cluster: ClusterIdentity | None = None
+        """Identity of the cluster in etcd."""
         self._mod_revisions: dict[str, int] = {}
         self._changed = asyncio.Event()
 
@@ -135,7 +146,7 @@ class ClusterView:
         broken = 0
         while True:
             listing = retrying(pause_s, on=SeaweedMQError)
-            snapshot: Snapshot = await listing(self._store.list, keys.ROOT)
+            snapshot: Snapshot = await listing(self._list)
             await self._replace(snapshot)
             began = loop.time()
             try:
@@ -144,6 +155,12 @@ class ClusterView:
                 broken = broken + 1 if loop.time() - began < RETRY_MOST_S else 1
                 _log.log(logging.INFO if broken == 1 else logging.DEBUG, "metadata watch ended: %s; retrying", error)
                 await asyncio.sleep(pause_s(broken))
+
+    async def _list(self) -> Snapshot:
+        snapshot = await self._store.list(keys.ROOT)
+        if not self._recognizes(snapshot, self.revision, self._mod_revisions.get(keys.CLUSTER_SEEN, 0)):
+            raise Unavailable("the metadata of etcd is not that of this cluster, or is older")
+        return snapshot
 
     async def ready(self) -> None:
         """Return once the first listing is in. No deadline."""
@@ -188,6 +205,11 @@ class ClusterView:
         """Modification revision of the topic's key, 0 if there is no such topic."""
         return self._mod_revisions[keys.topic_key(name)] if name in self._topics else 0
 
+    @property
+    def cluster_revision(self) -> int:
+        """Modification revision of the key of the cluster, 0 if there is none."""
+        return self._mod_revisions.get(keys.CLUSTER, 0)
+
     def low_watermarks_revision(self, name: TopicName) -> int:
         """Modification revision of the key of the topic's low watermarks, 0 if there are none."""
         return self._mod_revisions[keys.low_watermarks_key(name)] if name in self._low else 0
@@ -228,6 +250,8 @@ class ClusterView:
         watch = self._store.watch(keys.ROOT, self.revision + 1)
         try:
             async for changes in watch:
+                if _concerns_cluster(changes):
+                    raise Unavailable("the identity of the cluster changed in etcd")
                 self._apply(changes)
         finally:
             await end_watch(watch)
@@ -243,12 +267,9 @@ class ClusterView:
     async def _replace(self, snapshot: Snapshot) -> None:
         """Become the snapshot. Only what changed is read, with turns for others; then all is applied in one."""
         news: list[tuple[Entry, _Value]] = []
+        before, self.cluster = self.cluster, next(_identities(snapshot), None)
         known: Mapping[str, int] = self._mod_revisions
-        if snapshot.revision < self.revision:
-            _log.error(
-                "etcd went back: from revision %d to %d, its data was restored; reading all of it",
-                *(self.revision, snapshot.revision),
-            )
+        if snapshot.revision < self.revision or before != self.cluster:
             known = {}  # the same revision may be that of another value by now
         for at in range(0, len(snapshot.entries), READ_AT_ONCE):
             some = snapshot.entries[at : at + READ_AT_ONCE]
@@ -359,6 +380,20 @@ class ClusterView:
                 self.leader = None
         except Corrupt as error:
             _log.debug("a foreign key is gone, it was never mirrored: %s", error)
+
+
+def _concerns_cluster(changes: Changes) -> bool:
+    return keys.CLUSTER in changes.deletes or any(entry.key == keys.CLUSTER for entry in changes.puts)
+
+
+def _identities(snapshot: Snapshot) -> Iterator[ClusterIdentity]:
+    """The identity of the cluster, if it can be read."""
+    for entry in snapshot.entries:
+        if entry.key == keys.CLUSTER:
+            try:
+                yield identity_from_json(entry.value)
+            except (Corrupt, Unsupported) as error:
+                _log.error("etcd key %r is left out, its value can not be read: %s", entry.key, error)
 
 
 def _take_out(segments: dict[TopicName, dict[int, Segment]], name: TopicName, segment: int) -> Segment | None:

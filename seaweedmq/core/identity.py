@@ -28,7 +28,7 @@ class EtcdState:
 
     identity: ClusterIdentity | None
     revision: int
-    """Current revision of etcd."""
+    """Revision at which the leader last noted that the storage has seen this etcd; the current one if it never did."""
     has_topics: bool
 
 

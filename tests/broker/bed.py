@@ -140,11 +140,20 @@ class Bed:
         """The true time."""
         return WALL_START_US + int(self.loop.boot_s * 1e6)
 
-    async def start(self, config: BrokerConfig = CONFIG, address: str | None = None) -> "Host":
+    async def start(
+        self, config: BrokerConfig = CONFIG, address: str | None = None, store: MemorySegmentStore | None = None
+    ) -> "Host":
         """One more broker."""
-        host = Host(self, config, address or f"broker-{len(self.hosts)}:7777", len(self.hosts))
-        self.hosts.append(host)
+        host = self.host(config, address, store)
         await self.network.spawn(host.owner, host.broker.start())
+        return host
+
+    def host(
+        self, config: BrokerConfig = CONFIG, address: str | None = None, store: MemorySegmentStore | None = None
+    ) -> "Host":
+        """One more broker that does not run yet."""
+        host = Host(self, config, address or f"broker-{len(self.hosts)}:7777", len(self.hosts), store)
+        self.hosts.append(host)
         return host
 
     async def cluster(self, count: int, config: BrokerConfig = CONFIG) -> list["Host"]:
@@ -195,7 +204,10 @@ class Bed:
 class Host:
     """One broker process."""
 
-    def __init__(self, bed: Bed, config: BrokerConfig, address: str, number: int) -> None:
+    def __init__(
+        self, bed: Bed, config: BrokerConfig, address: str, number: int, store: MemorySegmentStore | None = None
+    ) -> None:
+        store = store or bed.store
         self.bed = bed
         self.address = address
         self.owner = Owner(f"broker-{number}")
@@ -212,10 +224,10 @@ class Host:
                 lambda: bed.loop.boot_s,
                 cpu_share=lambda: self.cpu_share,
             ),
-            store=bed.store,
+            store=store,
             meta=self.meta,
             dialer=bed.network.dialer(self.owner),
-            converter=MemoryTableConverter(bed.store, row_group_bytes=64 * KIB),
+            converter=MemoryTableConverter(store, row_group_bytes=64 * KIB),
             address=address,
             kafka_address=f"127.0.0.1:{9_000 + number}" if config.kafka_listen else "",
         )

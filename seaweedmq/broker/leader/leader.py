@@ -12,6 +12,7 @@ from seaweedmq.broker.leader.creation import Creation
 from seaweedmq.broker.leader.deletion import until_heard
 from seaweedmq.broker.leader.documents import Documents
 from seaweedmq.broker.leader.ghosts import Ghosts
+from seaweedmq.broker.leader.marker_keeper import MarkerKeeper
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.leader.placement import Placement
 from seaweedmq.broker.leader.pruning import Pruning
@@ -80,6 +81,7 @@ class Leader:
                 deletion, view, dial, election.outlive_others, rng=env.rng, lease_ttl_s=config.lease_ttl_s
             ),
         )
+        self._marker_keeper = MarkerKeeper(self.metadata, store)
         self._ghosts = Ghosts(self.metadata)
         self._repairs = Repairs(metadata=self.metadata, placement=self.placement)
         self.succession = Succession(
@@ -168,6 +170,7 @@ class Leader:
         async with asyncio.TaskGroup() as duties:
             duties.create_task(self._repairs.run(self.succession), name="repairs")
             duties.create_task(self.topics.sweep(), name="sweep")
+            duties.create_task(self._marker_keeper.run(), name="marker")
             duties.create_task(self._ghosts.run(), name="ghosts")
             duties.create_task(self._adoption.run(), name="adoption")
             duties.create_task(self._documents.run(), name="documents")

@@ -9,7 +9,6 @@ import time
 import psutil
 
 from seaweedmq.broker.broker import Broker
-from seaweedmq.broker.storage_check import check_storage
 from seaweedmq.cli.output import note
 from seaweedmq.cli.servers.kafka import open_gateway, start_gateway
 from seaweedmq.codec.keys import LEADER
@@ -44,7 +43,7 @@ async def run_broker(
         process = psutil.Process()
         store = open_store(storage)
         stack.push_async_callback(store.close)
-        await check_storage(store)
+        await store.read_marker()  # a missing folder is found out before anything is waited for
         meta = EtcdMetaStore(etcd, timeout_s=min(2.0, config.lease_ttl_s / 4), rng=rng)
         stack.push_async_callback(meta.close)
         await _wait_for_etcd(meta, etcd, etcd_timeout_s, rng)

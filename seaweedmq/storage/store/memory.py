@@ -48,7 +48,9 @@ class StorageOp(StrEnum):
     LIST = "list"
     FENCE = "fence"
     LOOK = "look"
-    """For a fence, or the marker of the cluster."""
+    """For a fence."""
+    MARKER = "marker"
+    """Read the marker of the cluster."""
     OPEN = "open"
     READ = "read"
     PUT = "put"
@@ -112,7 +114,7 @@ class MemorySegmentStore:
         self.cluster_id, self._verified = cluster_id, None
 
     async def read_marker(self) -> StorageMarker | None:
-        await self.fault(StorageOp.LOOK, CLUSTER_DOCUMENT)
+        await self.fault(StorageOp.MARKER, CLUSTER_DOCUMENT)
         return self._marker()
 
     async def create_marker(self, marker: StorageMarker) -> StorageMarker:
