@@ -199,6 +199,27 @@ class SegmentStore(Protocol):
             is_durable: else everybody sees them, but power loss may take them, or tear them, until they are put again.
         """
 
+    async def list_topics(self) -> list[TopicName]:
+        """Return the topics that have a folder with anything in it, by name. StorageFailed."""
+
+    async def list_documents(self, topic: TopicName) -> list[str]:
+        """Return the names of the topic's documents; none if it has no folder. StorageFailed."""
+
+    async def read_document(self, topic: TopicName, name: str) -> bytes:
+        """Return the content of one of the topic's documents. NotFound, StorageFailed."""
+
+    async def create_journal(self, name: str) -> LogWriter:
+        """Create a journal of groups, an append-only file beside the topics. AlreadyExists, StorageFailed."""
+
+    async def list_journals(self) -> list[str]:
+        """Return the names of all journals of groups, sorted. StorageFailed."""
+
+    async def read_journal(self, name: str) -> bytes:
+        """Return the content of a journal, as far as it is written. NotFound, StorageFailed."""
+
+    async def delete_journals(self, names: Sequence[str]) -> None:
+        """Delete journals; missing ones are no error. StorageFailed."""
+
     async def sweep(self, topic: TopicName, uid: int, *, kept_s: float, now_us: int | None = None) -> None:
         """Delete whatever there is of segments that the topic's document calls pruned, fences included; nothing if the
         document is of another topic of that name. Also second names of tables that were deleted ``kept_s`` ago.

@@ -32,6 +32,7 @@ from seaweedmq.broker.term import Term, TermParts, make_term
 from seaweedmq.coordination.observed import ObservedMetaStore
 from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.view import ClusterView
+from seaweedmq.core.lineage.provenance import provenance
 from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.calls import ReportEmptied, ReportSuspicions
@@ -294,4 +295,5 @@ class Broker:
             spawn=self._supervisor.brief,
             dial=self._dial,
             suspicions=self._suspicions,
+            provenance=lambda segment: provenance(segment, self._view.segments_of(segment.topic)),
         )

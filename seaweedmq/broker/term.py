@@ -110,6 +110,7 @@ def make_term(parts: TermParts, supervisor: Supervisor, info: BrokerInfo, sessio
             view=parts.view,
             election=election,
             meta=parts.meta,
+            store=parts.store,
             dial=parts.dial,
             catch_up=parts.descriptions.catch_up,
             config=parts.config,

@@ -120,7 +120,11 @@ def topic_from_json(data: bytes) -> Topic:
         Corrupt: it is unreadable.
         Unsupported: it was written by a newer version.
     """
-    fields = Fields("topic", data)
+    return topic_from_fields(Fields("topic", data))
+
+
+def topic_from_fields(fields: Fields) -> Topic:
+    """Read a topic from JSON that is parsed already. Errors are those of :func:`topic_from_json`."""
     return Topic(
         name=fields.topic_name("name"),
         uid=fields.uint("uid"),

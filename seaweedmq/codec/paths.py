@@ -11,8 +11,10 @@
     topics/<namespace>/<topic>/table/_delta_log/
     topics/<namespace>/<topic>/.staged/<sink>/done.json
     topics/<namespace>/<topic>/.staged/<sink>/<batch, 20 digits>/{manifest.json,progress.json,<name>.frames}
+    topics/<namespace>/<topic>/producers-<segment, 8 digits>.json
     topics/<namespace>/.sinks/<topic>/<sink>-<uid of the topic>
     topics/<namespace>/.deleted-<uid of the topic>-<n>/
+    groups/<generation, 8 digits>-<revision, 20 digits>-<number, 6 digits>.journal
 
 Numbers are padded so that names sort as offsets do. Legal names (``model.topic``) need no escaping. All tables of a
 topic lie in one folder, since Spark does not descend into folders that are no ``key=value`` partitions, and Arrow
@@ -43,6 +45,8 @@ DELTA_LOG: Final = "_delta_log"
 STAGED: Final = ".staged"
 SINKS: Final = ".sinks"
 DELETED_PREFIX: Final = ".deleted-"
+GROUPS: Final = "groups"
+"""Folder of the journals of native groups."""
 Kind: TypeAlias = Literal["log", "table"]
 
 _FILE = re.compile(
@@ -51,6 +55,9 @@ _FILE = re.compile(
     r"|table/(?P<table_segment>[0-9]{8,10})-(?P<table_base>[0-9]{20})-(?P<table_end>[0-9]{20})\.parquet)",
     re.ASCII,
 )
+
+
+_JOURNAL = re.compile(r"([0-9]{8,})-([0-9]{20})-([0-9]{6,})\.journal", re.ASCII)
 
 
 class SegmentFileName(NamedTuple):
@@ -107,6 +114,47 @@ def deleted_prefix(topic_uid: int) -> str:
     The uid alone tells topics apart; with a name of the permitted length, the folder's would exceed 255 bytes.
     """
     return f"{DELETED_PREFIX}{topic_uid}-"
+
+
+def producers_document(segment: int) -> str:
+    """Return the name of the document that keeps the producers of a sealed segment once its log files may go."""
+    return f"producers-{segment:08d}.json"
+
+
+def parse_producers_document(name: str) -> int | None:
+    """Return the segment of a name that :func:`producers_document` made; None for any other name."""
+    digits = name.removeprefix("producers-").removesuffix(".json")
+    if not (digits.isascii() and digits.isdecimal()) or producers_document(int(digits)) != name:
+        return None
+    return int(digits)
+
+
+def journal_name(generation: int, revision: int, number: int) -> str:
+    """Return the name of a journal of groups; names sort as their writers followed each other.
+
+    Args:
+        generation: that of the cluster: revisions begin again in the next one.
+        revision: creation revision of the lock of the leader that writes it.
+        number: of the journal, among those of this leader.
+    """
+    return f"{generation:08d}-{revision:020d}-{number:06d}.journal"
+
+
+def parse_journal_name(name: str) -> tuple[int, int, int] | None:
+    """Return generation, revision and number of a name that :func:`journal_name` made; None for any other name."""
+    match = _JOURNAL.fullmatch(name)
+    return None if match is None else (int(match[1]), int(match[2]), int(match[3]))
+
+
+def journal_path(journal: str) -> str:
+    """Return the path of a journal of groups.
+
+    Raises:
+        InvalidArgument: If the name is not one of a journal.
+    """
+    if parse_journal_name(journal) is None:
+        raise InvalidArgument(f"{journal!r} does not name a journal of groups: use GENERATION-REVISION-NUMBER.journal")
+    return f"{GROUPS}/{journal}"
 
 
 def log_path(topic: TopicName, segment: int, base_offset: int, writer: str) -> str:

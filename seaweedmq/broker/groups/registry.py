@@ -5,12 +5,13 @@ Everything here belongs to one stay as leader and ends with it: the next leader 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
 from seaweedmq.broker.groups.coordinator import Coordinator
+from seaweedmq.broker.groups.journal import GroupJournal
 from seaweedmq.broker.groups.opening import check_start
 from seaweedmq.broker.groups.store import GroupName, GroupStore
 from seaweedmq.broker.groups.watermarks import Watermarks
@@ -34,7 +35,7 @@ from seaweedmq.model.group_record import Committed, GroupRecord
 from seaweedmq.model.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest, GroupSummary
 from seaweedmq.model.subscribe import Start, StartKind
 from seaweedmq.model.topic import Topic, TopicName, check_name
-from seaweedmq.ports import BrokerApi, Environment, MetaStore
+from seaweedmq.ports import BrokerApi, Delete, Environment, MetaStore, Put, SegmentStore
 from seaweedmq.rpc.transport import DETECTION_S
 from seaweedmq.runtime.closing import closing
 from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
@@ -54,6 +55,7 @@ class Groups:
         view: ClusterView,
         election: Election,
         meta: MetaStore,
+        store: SegmentStore,
         dial: Callable[[str], BrokerApi],
         catch_up: Callable[[TopicName, int], Awaitable[None]],
         config: BrokerConfig,
@@ -63,6 +65,7 @@ class Groups:
         self._view = view
         self._election = election
         self._meta = meta
+        self._journal = GroupJournal(meta=meta, store=store, election=election, rng=env.rng)
         self._catch_up = catch_up
         self._config = config
         self._env = env
@@ -78,6 +81,8 @@ class Groups:
         self._coordinators: dict[GroupName, Coordinator] = {}
         self._loading: WeakValueDictionary[GroupName, asyncio.Lock] = WeakValueDictionary()
         """One at a time reads, or creates, a group; others wait for it."""
+        self._loaded: set[GroupName] = set()
+        """Groups that were loaded once in this stay."""
         self._running: set[asyncio.Task[None]] = set()
         self._over = False
         self._known: dict[GroupName, GroupRecord] | None = None
@@ -88,17 +93,22 @@ class Groups:
     async def run(self) -> None:
         """Tell coordinators what changes in the metadata, until cancelled; then all streams end."""
         try:
-            while True:
-                seen = self._view.changes
-                for name, coordinator in list(self._coordinators.items()):
-                    self._follow(name, coordinator)
-                await self._view.wait_change(seen)
+            async with asyncio.TaskGroup() as duties:
+                duties.create_task(self._journal.run(), name="journal of groups")
+                duties.create_task(self._follow_topics(), name="topics of groups")
         finally:
             self._over = True
             for task in self._running:
                 task.cancel()
             if self._running:
                 await asyncio.wait(set(self._running))
+
+    async def _follow_topics(self) -> None:
+        while True:
+            seen = self._view.changes
+            for name, coordinator in list(self._coordinators.items()):
+                self._follow(name, coordinator)
+            await self._view.wait_change(seen)
 
     # --- members ------------------------------------------------------------------------------------------------------
 
@@ -122,6 +132,10 @@ class Groups:
                     yield reply
         finally:
             coordinator.close(seat)
+
+    async def record(self, revision: int, changes: Sequence[Put | Delete]) -> None:
+        """Keep changes of groups in the storage. Errors are those of ``GroupJournal.record``."""
+        await self._journal.record(revision, changes)
 
     # --- administration -----------------------------------------------------------------------------------------------
 
@@ -214,8 +228,9 @@ class Groups:
     async def _load(self, name: GroupName, start: Start | None) -> Coordinator:
         await self._catch_up(name.topic, 0)
         topic = self._topic(name.topic)
-        store = GroupStore(self._meta, self._election, name, self._env.rng)
-        stored = await store.load()
+        store = GroupStore(self._meta, self._election, name, self._env.rng, self.record)
+        stored = await store.load(is_again=name in self._loaded)
+        self._loaded.add(name)
         if stored is not None and stored[0].topic_uid != topic.uid:
             await store.delete()  # of an earlier topic of the same name
             stored = None

@@ -5,7 +5,7 @@ was before. It is tried again until it is clear what became of it.
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from seaweedmq.codec import keys
@@ -37,7 +37,16 @@ class GroupName:
 class GroupStore:
     """What etcd keeps of one group and topic. One task uses it at a time."""
 
-    def __init__(self, meta: MetaStore, election: Election, name: GroupName, rng: random.Random) -> None:
+    def __init__(
+        self,
+        meta: MetaStore,
+        election: Election,
+        name: GroupName,
+        rng: random.Random,
+        record: Callable[[int, Sequence[Put | Delete]], Awaitable[None]],
+    ) -> None:
+        """``record`` keeps the changes of a transaction in the storage, at its revision: see ``journal``."""
+        self._record = record
         self._meta = meta
         self._election = election
         self._name = name
@@ -47,8 +56,12 @@ class GroupStore:
         self._revisions: dict[str, int] = {}
         """Of the group's record and of its committed offsets; what is not there is left out."""
 
-    async def load(self) -> tuple[GroupRecord, dict[int, Committed]] | None:
+    async def load(self, *, is_again: bool = False) -> tuple[GroupRecord, dict[int, Committed]] | None:
         """What is there; None if there is no such group.
+
+        Args:
+            is_again: whether this leader loaded the group before. A write of unknown outcome, or one whose writer was
+                cancelled, may be in etcd and not in the journal yet.
 
         Raises:
             Unavailable: etcd can not be reached.
@@ -59,6 +72,11 @@ class GroupStore:
             return None
         snapshot = await self._meta.list(self._prefix)
         self._revisions = {e.key: e.mod_revision for e in (entry, *snapshot.entries)}
+        if is_again:
+            puts = [Put(e.key, e.value) for e in (entry, *snapshot.entries)]
+            await self._record(snapshot.revision, [Delete(self._key), Delete(self._prefix, prefix=True)])
+            for at in range(0, len(puts), CHANGES_PER_TRANSACTION):
+                await self._record(snapshot.revision, puts[at : at + CHANGES_PER_TRANSACTION])
         committed = {keys.parse_offset_key(e.key)[2]: committed_from_json(e.value) for e in snapshot.entries}
         return group_from_json(entry.value), committed
 
@@ -145,6 +163,7 @@ class GroupStore:
                     raise StaleMetadata(f"{self._name} goes on at another leader: {error}") from error
         if revision is None:
             raise Conflict(f"{self._name} was changed by somebody else at the same time: try again")
+        await self._record(revision, then)
         return revision
 
     async def _done_at(self, new: Mapping[str, bytes | None]) -> int | None:

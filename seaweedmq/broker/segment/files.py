@@ -90,6 +90,7 @@ class SegmentFiles:
         roll_bytes: int,
         env: Environment,
         ask_sync: Callable[[], None],
+        provenance: Callable[[Segment], Sequence[Segment]] = lambda segment: (segment,),
     ) -> None:
         self.sealed: list[SegmentFile] = []
         """Log files that nothing is added to and that are not tables yet. Below ``flushed`` they are complete."""
@@ -106,6 +107,7 @@ class SegmentFiles:
         self.roll_bytes = roll_bytes
         """At this size a file is complete."""
         self._env = env
+        self._provenance = provenance
         self._ask_sync = ask_sync
         """Have ``sync`` called soon."""
         self.open_files: list[OpenFile] = []
@@ -230,6 +232,7 @@ class SegmentFiles:
                     base,
                     writer_id,
                     self._log.producers_below(base),
+                    lineage=self._provenance(self._segment),
                     flushed=self.flushed,
                 )
                 break

@@ -63,6 +63,7 @@ class OpenSegment:
             roll_bytes=roll_bounds(topic, context.config).size_bytes,
             env=context.env,
             ask_sync=self._ask_sync,
+            provenance=context.provenance,
         )
         self._context = context
         self._fate = SegmentFate(segment, self.log)

@@ -13,13 +13,16 @@ from urllib.parse import unquote, urlsplit
 from seaweedmq.codec.documents import topic_from_document
 from seaweedmq.codec.paths import (
     DELETED_PREFIX,
+    GROUPS,
     TOPIC_DOCUMENT,
     TOPICS,
     deleted_prefix,
     document_path,
     fence_path,
     log_dir,
+    journal_path,
     log_path,
+    parse_journal_name,
     topic_dir,
 )
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError, StorageFailed
@@ -30,7 +33,15 @@ from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import BlockingInput
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store import marker as markers
-from seaweedmq.storage.store.directory import has_topics, remove_log_folder, scan_segment, scan_topic, sweep_pruned
+from seaweedmq.storage.store.directory import (
+    has_topics,
+    remove_log_folder,
+    scan_names,
+    scan_segment,
+    scan_topic,
+    scan_topics,
+    sweep_pruned,
+)
 from seaweedmq.storage.store.faults import NO_SPACE, storage_failed
 from seaweedmq.storage.store.file_handles import FileLogReader, FileLogWriter, open_input
 from seaweedmq.storage.store.kept import sweep_kept
@@ -246,6 +257,50 @@ class FileSegmentStore:
                         temporary.replace(final)
 
         await self._run(self._documents, "write the documents of", self.root / topic_dir(topic), put)
+
+    async def list_topics(self) -> list[TopicName]:
+        return await self._run(self._documents, "list the topics of", self.root, lambda: scan_topics(self.root))
+
+    async def list_documents(self, topic: TopicName) -> list[str]:
+        folder = self.root / topic_dir(topic)
+        return await self._run(self._documents, "list", folder, lambda: scan_names(folder, ".json"))
+
+    async def read_document(self, topic: TopicName, name: str) -> bytes:
+        return await self._read_whole(document_path(topic, name))
+
+    async def create_journal(self, name: str) -> FileLogWriter:
+        relative = journal_path(name)
+        try:
+            fd = await self._run(
+                self._writes, "create journal", self.root / relative, lambda: self._create_exclusively(relative)
+            )
+        except FileExistsError:
+            raise AlreadyExists(f"journal {relative} exists: every one has its own name") from None
+        return FileLogWriter(self.root, relative, fd, 0, writes=self._writes, syncs=self._syncs, guard=self._guard)
+
+    async def list_journals(self) -> list[str]:
+        folder = self.root / GROUPS
+        names = await self._run(self._documents, "list", folder, lambda: scan_names(folder, ".journal"))
+        return sorted(name for name in names if parse_journal_name(name) is not None)
+
+    async def read_journal(self, name: str) -> bytes:
+        return await self._read_whole(journal_path(name))
+
+    async def delete_journals(self, names: Sequence[str]) -> None:
+        paths = [self.root / journal_path(name) for name in names]
+
+        def unlink_all() -> None:
+            for path in paths:
+                path.unlink(missing_ok=True)
+
+        if paths:
+            await self._run(self._documents, "delete", paths[0], unlink_all)
+
+    async def _read_whole(self, relative: str) -> bytes:
+        try:
+            return await self._run(self._documents, "read", self.root / relative, (self.root / relative).read_bytes)
+        except FileNotFoundError:
+            raise NotFound(f"{relative} is missing in {self.root}") from None
 
     async def sweep(self, topic: TopicName, uid: int, *, kept_s: float, now_us: int | None = None) -> None:
         document = self.root / document_path(topic, TOPIC_DOCUMENT)

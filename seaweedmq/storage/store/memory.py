@@ -15,13 +15,16 @@ from seaweedmq.codec.cluster import marker_document, marker_from_document
 from seaweedmq.codec.documents import topic_from_document
 from seaweedmq.codec.paths import (
     CLUSTER_DOCUMENT,
+    GROUPS,
     TOPIC_DOCUMENT,
     TOPICS,
     document_path,
     fence_path,
+    journal_path,
     log_dir,
     log_path,
     logs_dir,
+    parse_producers_document,
     parse_segment_file,
     table_dir,
     table_prefix,
@@ -294,6 +297,48 @@ class MemorySegmentStore:
         self.files[path] = MemoryFile(bytearray(content), self.wall_us(), "", len(content), named=True)
         self.sync_names(path.rpartition("/")[0])
 
+    async def list_topics(self) -> list[TopicName]:
+        await self._turn(StorageOp.LIST, TOPICS)
+        parts = [path.split("/") for path in self.files if path.startswith(f"{TOPICS}/")]
+        found = {(p[1], p[2]) for p in parts if len(p) > 3 and not p[2].startswith(".") and not p[3].startswith(".")}
+        return sorted(TopicName(namespace, name) for namespace, name in found)
+
+    async def list_documents(self, topic: TopicName) -> list[str]:
+        return await self._names_in(topic_dir(topic), ".json")
+
+    async def read_document(self, topic: TopicName, name: str) -> bytes:
+        return await self._read_whole(document_path(topic, name))
+
+    async def create_journal(self, name: str) -> "MemoryLogWriter":
+        path = journal_path(name)
+        await self._turn(StorageOp.CREATE, path)
+        if path in self.files:
+            raise AlreadyExists(f"journal {path} exists: every one has its own name")
+        file = self.files[path] = MemoryFile(bytearray(), self.wall_us(), "")
+        return MemoryLogWriter(self, path, file)
+
+    async def list_journals(self) -> list[str]:
+        return await self._names_in(GROUPS, ".journal")
+
+    async def read_journal(self, name: str) -> bytes:
+        return await self._read_whole(journal_path(name))
+
+    async def delete_journals(self, names: Sequence[str]) -> None:
+        for name in names:
+            await self._turn(StorageOp.DELETE, journal_path(name))
+            self.files.pop(journal_path(name), None)
+
+    async def _names_in(self, folder: str, suffix: str) -> list[str]:
+        await self._turn(StorageOp.LIST, folder)
+        names = [path.removeprefix(f"{folder}/") for path in self.files if path.startswith(f"{folder}/")]
+        return sorted(n for n in names if "/" not in n and not n.startswith(".") and n.endswith(suffix))
+
+    async def _read_whole(self, path: str) -> bytes:
+        await self._turn(StorageOp.READ, path)
+        if path not in self.files:
+            raise NotFound(f"{path} is missing")
+        return bytes(self.files[path].data)
+
     async def sweep(self, topic: TopicName, uid: int, *, kept_s: float, now_us: int | None = None) -> None:
         """Tables have one name here: who opened one has it whole."""
         await self._turn(StorageOp.DELETE, topic_dir(topic))
@@ -308,6 +353,8 @@ class MemorySegmentStore:
             name = parse_segment_file(path)
             folder = path.removeprefix(logs).partition("/")[0] if path.startswith(logs) else ""
             segment = name.segment if name else int(folder) if folder.isdecimal() else None
+            if segment is None:
+                segment = parse_producers_document(path.removeprefix(f"{topic_dir(topic)}/"))
             if segment is not None and segment in found.pruned:
                 del self.files[path]
 

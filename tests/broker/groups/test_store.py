@@ -1,6 +1,7 @@
 """What etcd keeps of a group: written in small transactions, also when answers are lost, by one leader at a time."""
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,6 +11,7 @@ from seaweedmq.errors import Conflict, StaleMetadata
 from seaweedmq.model.calls import DeleteTopic
 from seaweedmq.model.group_record import Committed, GroupRecord, MemberRecord, Owner
 from seaweedmq.model.subscribe import EARLIEST
+from seaweedmq.ports import Delete, Put
 from tests.broker.bed import NAME, Bed, Host, story
 
 GROUP = GroupName(NAME, "billing")
@@ -32,7 +34,12 @@ def at(offset: int, **deliveries: int) -> Committed:
 
 
 def store_of(host: Host) -> GroupStore:
-    return GroupStore(host.meta, host.inspect.leader.election, GROUP, random.Random(1))
+    leader = host.inspect.leader
+
+    async def record(revision: int, changes: Sequence[Put | Delete]) -> None:
+        await leader.groups.record(revision, changes)  # only then: a broker that does not lead has no groups
+
+    return GroupStore(host.meta, leader.election, GROUP, random.Random(1), record)
 
 
 async def created(host: Host, committed: dict[int, Committed]) -> GroupStore:

@@ -199,6 +199,27 @@ class SimStore:
     async def open_input(self, file: SegmentFile) -> BlockingInput:
         return await self._inner.open_input(file)
 
+    async def list_topics(self) -> list[TopicName]:
+        return await self._inner.list_topics()
+
+    async def list_documents(self, topic: TopicName) -> list[str]:
+        return await self._inner.list_documents(topic)
+
+    async def read_document(self, topic: TopicName, name: str) -> bytes:
+        return await self._inner.read_document(topic, name)
+
+    async def create_journal(self, name: str) -> "SimLogWriter":
+        return SimLogWriter(self, await self._inner.create_journal(name))
+
+    async def list_journals(self) -> list[str]:
+        return await self._inner.list_journals()
+
+    async def read_journal(self, name: str) -> bytes:
+        return await self._inner.read_journal(name)
+
+    async def delete_journals(self, names: Sequence[str]) -> None:
+        await self._inner.delete_journals(names)
+
     async def sync_files(self, files: Sequence[SegmentFile]) -> None:
         await self._inner.sync_files(files)
         await self.disk.pause(StorageOp.SYNC)

@@ -1,0 +1,403 @@
+"""Recovery of a cluster's etcd: :func:`recover_cluster` plans it from the storage and writes the plan.
+
+The order makes it safe to kill at any step. Every write but the last leaves the identity in etcd as it was, so brokers
+still find etcd lost or behind, and refuse to serve. The next attempt plans again from the storage, with the keys that
+were written as one more record, and comes to the same end. The last write to etcd is the identity with the next
+generation: from then on etcd is complete and ahead of the marker, and brokers may serve. The marker follows. Killed
+between the two, brokers bring the marker up. The other order would let the marker name a generation that no etcd has,
+and another recovery would follow that has nothing to do.
+
+One recovery at a time, and no leader beside it: it holds the leader's lock, and every write compares it.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from seaweedmq.broker.recovery.groups import find_groups, living
+from seaweedmq.broker.recovery.topics import FoundTopic, KnownTopic, find_topic
+from seaweedmq.codec import keys
+from seaweedmq.codec.cluster import identity_from_json, identity_to_json
+from seaweedmq.codec.metadata import (
+    deletion_from_json,
+    low_watermarks_from_json,
+    low_watermarks_to_json,
+    segment_from_json,
+    segment_to_json,
+    topic_from_json,
+    topic_to_json,
+)
+from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION, TRANSACTION_BYTES_MAX
+from seaweedmq.coordination.waiting import until_deleted
+from seaweedmq.core.identity import EtcdState, Refuse, StorageState, decide
+from seaweedmq.core.lineage.reconstruction import Reconstructed
+from seaweedmq.errors import Conflict, Corrupt, InvalidArgument, OutOfRange, Unavailable
+from seaweedmq.model.cluster import STORAGE_FORMAT, ClusterIdentity, StorageMarker
+from seaweedmq.model.topic import LowWatermarks, TopicName
+from seaweedmq.ports import Compare, Delete, Entry, MetaStore, Put, SegmentStore
+
+log = logging.getLogger(__name__)
+
+LOCK_TTL_S = 10.0
+LOCK_WAIT_EXTRA_S = 4.0
+"""Time by which etcd may end a lease late: see ``coordination.session``."""
+READ_AT_ONCE = 8
+"""Topics that are read at the same time."""
+CLUSTER_ID_BITS = 128
+
+
+class EtcdCondition(StrEnum):
+    """Condition of etcd, compared with the storage."""
+
+    IN_STEP = "in step"
+    LOST = "lost"
+    """Empty, or of a time before the cluster had an identity."""
+    BEHIND = "behind"
+    """Older than the storage has seen it, as after a restore."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTopic:
+    """A topic as it will be."""
+
+    name: TopicName
+    segments: int
+    open_segments: int
+    new_segments: int
+    """Segments that continue slots whose last segment has no known successor."""
+    is_changed: bool
+    """Whether etcd has it otherwise, or not at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The changes that a recovery makes in etcd."""
+
+    state: EtcdCondition
+    cluster_id: str
+    generation: int
+    """Generation that etcd and the storage have afterwards."""
+    topics: tuple[PlannedTopic, ...] = ()
+    removed: tuple[TopicName, ...] = ()
+    """Topics of etcd that were deleted since."""
+    groups: int = 0
+    """Native groups."""
+    journal: str = ""
+    """Journal that the groups are from."""
+    changes: tuple[Put | Delete, ...] = ()
+    """Writes to etcd, in order, without the identity."""
+    problems: tuple[str, ...] = ()
+    """Reasons why nothing is written."""
+    notes: tuple[str, ...] = ()
+    """Findings that lose nothing."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is anything to do."""
+        return self.state is not EtcdCondition.IN_STEP
+
+
+@dataclass(slots=True)
+class _Found:
+    """Content of etcd."""
+
+    entries: dict[str, Entry]
+    revision: int
+    identity: ClusterIdentity | None
+    topics: dict[TopicName, KnownTopic] = field(default_factory=dict)
+    deletions: dict[TopicName, int] = field(default_factory=dict)
+    """Uid of each topic whose deletion is under way."""
+
+
+async def recover_cluster(
+    store: SegmentStore, meta: MetaStore, *, apply: bool, rng: random.Random, wall_us: Callable[[], int]
+) -> Plan:
+    """Plan the recovery of etcd from the storage, and carry it out if ``apply`` is set and the plan has no problems.
+
+    Raises:
+        InvalidArgument: If the storage holds no cluster, or another one than etcd.
+        Unavailable: If brokers are registered, or etcd is unreachable.
+        Conflict: If another recovery, or a leader, is at work.
+        StorageFailed: If the storage cannot be read.
+        Corrupt, Unsupported: If its marker or a journal cannot be read.
+    """
+    marker = await store.read_marker()
+    has_topics = await store.has_topics()
+    if marker is None and not has_topics:
+        raise InvalidArgument(
+            f"storage {store.uri} has no cluster.json and no topics: name the storage of the cluster with --storage"
+        )
+    if marker is not None:
+        store.bind(marker.cluster_id)
+    found = await _find_etcd(meta)
+    new_id = marker.cluster_id if marker is not None else f"{rng.getrandbits(CLUSTER_ID_BITS):032x}"
+    state = _state(found, StorageState(uri=store.uri, marker=marker, has_topics=has_topics), new_id)
+    if state is EtcdCondition.IN_STEP:
+        return Plan(state=state, cluster_id=new_id, generation=_generation(found))
+    _check_no_brokers(found)
+    plan = await _plan(store, marker, found, state, new_id, apply=apply, now_us=wall_us())
+    if apply and not plan.problems:
+        await _Application(store, meta, plan, rng).run(marker)
+    return plan
+
+
+def _state(found: "_Found", storage: StorageState, new_id: str) -> EtcdCondition:
+    """The condition of etcd, by the rule that brokers follow.
+
+    Raises:
+        InvalidArgument: If etcd and storage do not belong together.
+    """
+    etcd = EtcdState(identity=found.identity, revision=found.revision, has_topics=bool(found.topics))
+    decision = decide(etcd, storage, new_id=new_id)
+    if not isinstance(decision, Refuse):
+        return EtcdCondition.IN_STEP
+    marker = storage.marker
+    if marker is not None and marker.format == STORAGE_FORMAT and found.identity is None and not found.topics:
+        return EtcdCondition.LOST
+    if marker is None and found.identity is None and not found.topics:
+        return EtcdCondition.LOST
+    if marker is not None and (found.identity is None or found.identity.cluster_id == marker.cluster_id):
+        return EtcdCondition.BEHIND
+    raise InvalidArgument(decision.reason)
+
+
+async def _find_etcd(meta: MetaStore) -> _Found:
+    snapshot = await meta.list(keys.ROOT)
+    groups = await meta.list(keys.GROUPS_ROOT)
+    kafka = await meta.list(keys.KAFKA_ROOT)
+    entries = {e.key: e for s in (snapshot, groups, kafka) for e in s.entries}
+    identity = entries.get(keys.CLUSTER)
+    found = _Found(
+        entries=entries,
+        revision=snapshot.revision,
+        identity=None if identity is None else identity_from_json(identity.value),
+    )
+    for key, entry in entries.items():
+        try:
+            if key.startswith(keys.TOPICS):
+                topic = topic_from_json(entry.value)
+                found.topics[topic.name] = KnownTopic(topic=topic)
+            elif key.startswith(keys.DELETIONS):
+                deletion = deletion_from_json(entry.value)
+                found.deletions[deletion.name] = deletion.uid
+        except Corrupt as error:
+            log.warning("etcd key %r is unreadable and plays no part: %s", key, error)
+    for name, known in found.topics.items():
+        found.topics[name] = _with_segments(known, entries)
+    return found
+
+
+def _with_segments(known: KnownTopic, entries: Mapping[str, Entry]) -> KnownTopic:
+    name = known.topic.name
+    topic, segments = known.topic, []
+    for key, entry in entries.items():
+        try:
+            if key.startswith(keys.segments_prefix(name)):
+                segments.append(segment_from_json(entry.value))
+            elif key == keys.low_watermarks_key(name):
+                low = low_watermarks_from_json(entry.value)
+                if low.uid == topic.uid:
+                    topic = replace(topic, low_watermarks=low.offsets)
+        except Corrupt as error:
+            log.warning("etcd key %r is unreadable and plays no part: %s", key, error)
+    return KnownTopic(topic=topic, segments=tuple(segments))
+
+
+def _check_no_brokers(found: _Found) -> None:
+    registered = [
+        key.removeprefix(keys.BROKERS) for key, e in found.entries.items() if key.startswith(keys.BROKERS) and e.lease
+    ]
+    if registered:
+        raise Unavailable(
+            f"brokers are registered in this etcd ({', '.join(sorted(registered)[:3])}): stop all brokers of the "
+            "cluster, wait until their leases have ended, and run the recovery again"
+        )
+
+
+async def _plan(
+    store: SegmentStore,
+    marker: StorageMarker | None,
+    found: _Found,
+    state: EtcdCondition,
+    new_id: str,
+    *,
+    apply: bool,
+    now_us: int,
+) -> Plan:
+    names = await store.list_topics()
+    limit = asyncio.Semaphore(READ_AT_ONCE)
+
+    async def find(name: TopicName) -> FoundTopic:
+        async with limit:
+            return await find_topic(store, name, found.topics.get(name), apply=apply, now_us=now_us)
+
+    topics = await asyncio.gather(*(find(name) for name in names))
+    there = [t.reconstructed for t in topics if t.reconstructed is not None]
+    there = [r for r in there if found.deletions.get(r.topic.name) != r.topic.uid]  # its deletion continues
+    uids = {r.topic.name: r.topic.uid for r in there}
+    _check_related(store, marker, found, uids)
+    groups = await find_groups(store)
+    values = groups.values
+    notes = [note for t in topics for note in t.notes]
+    if not groups.journal:
+        values = {key: e.value for key, e in found.entries.items() if key.startswith(keys.GROUPS_ROOT)}
+        notes.append("the storage has no journal of native groups: groups stay as etcd has them")
+    kept, unreadable = living(values, uids)
+    wanted = _wanted(there) | kept
+    planned = _changes(found, wanted, uids)
+    touched = {change.key for change in planned}
+    generation = 1 + max(0 if marker is None else marker.generation, groups.generation, _generation(found))
+    return Plan(
+        state=state,
+        cluster_id=new_id,
+        generation=generation,
+        topics=tuple(
+            PlannedTopic(
+                name=r.topic.name,
+                segments=len(r.segments),
+                open_segments=sum(s.is_open for s in r.segments),
+                new_segments=len(r.opened),
+                is_changed=any(key in touched for key in _wanted([r])),
+            )
+            for r in there
+        ),
+        removed=tuple(sorted(found.topics.keys() - uids.keys())),
+        groups=sum(key.startswith(keys.GROUPS) for key in kept),
+        journal=groups.journal,
+        changes=tuple(planned),
+        problems=tuple(problem for t in topics for problem in t.problems),
+        notes=(*notes, *unreadable),
+    )
+
+
+def _check_related(
+    store: SegmentStore, marker: StorageMarker | None, found: _Found, uids: Mapping[TopicName, int]
+) -> None:
+    """An etcd without identity may be that of another cluster: its topics would be removed."""
+    if found.identity is not None or not found.topics:
+        return
+    if not any(uids.get(name) == known.topic.uid for name, known in found.topics.items()):
+        raise InvalidArgument(
+            f"etcd has {len(found.topics)} topics, none of which storage {store.uri} holds: it is that of another "
+            "cluster; name the etcd of this one, or an empty one"
+        )
+
+
+def _generation(found: _Found) -> int:
+    return 0 if found.identity is None else found.identity.generation
+
+
+def _wanted(topics: Sequence[Reconstructed]) -> dict[str, bytes]:
+    """Keys of topics with their values. Each topic comes before its segments: they mean nothing without it."""
+    wanted: dict[str, bytes] = {}
+    for reconstructed in topics:
+        topic = reconstructed.topic
+        wanted[keys.topic_key(topic.name)] = topic_to_json(topic)
+        if topic.low_watermarks:
+            marks = LowWatermarks(name=topic.name, uid=topic.uid, offsets=topic.low_watermarks)
+            wanted[keys.low_watermarks_key(topic.name)] = low_watermarks_to_json(marks)
+        for segment in reconstructed.segments:
+            wanted[keys.segment_key(topic.name, segment.id)] = segment_to_json(segment)
+    return wanted
+
+
+def _changes(found: _Found, wanted: Mapping[str, bytes], uids: Mapping[TopicName, int]) -> list[Put | Delete]:
+    """Return deletions of the keys that the storage does not explain, then puts."""
+    owned = (keys.TOPICS, keys.SEGMENTS, keys.LOW_WATERMARKS, keys.GROUPS_ROOT)
+    gone = [key for key in found.entries if key.startswith(owned) and key not in wanted]
+    gone += [keys.deletion_key(name) for name in found.deletions if name in uids]
+    puts = [
+        Put(key, value)
+        for key, value in wanted.items()
+        if key not in found.entries or found.entries[key].value != value
+    ]
+    # A group exists once its record does.
+    puts.sort(key=lambda put: put.key.startswith(keys.GROUPS))
+    return [*(Delete(key) for key in sorted(gone)), *puts]
+
+
+class _Application:
+    """One attempt to carry a plan out, under the leader's lock."""
+
+    def __init__(self, store: SegmentStore, meta: MetaStore, plan: Plan, rng: random.Random) -> None:
+        self._store = store
+        self._meta = meta
+        self._plan = plan
+        self._rng = rng
+        self._lock = 0
+        """Creation revision of the lock."""
+
+    async def run(self, marker: StorageMarker | None) -> None:
+        """Write everything; errors are those of :func:`recover_cluster`."""
+        identity = ClusterIdentity(cluster_id=self._plan.cluster_id, generation=self._plan.generation)
+        lease = await self._meta.grant_lease(LOCK_TTL_S)
+        try:
+            await self._take_lock(lease)
+            for changes in _transactions(self._plan.changes):
+                await self._meta.renew_lease(lease)
+                await self._write(changes)
+            if marker is None:
+                marker = await self._store.create_marker(
+                    StorageMarker(cluster_id=identity.cluster_id, format=STORAGE_FORMAT, generation=0, etcd_revision=0)
+                )
+                if marker.cluster_id != identity.cluster_id:
+                    raise Conflict("another recovery created cluster.json at the same time: run this one again")
+            revision = await self._write([Put(keys.CLUSTER, identity_to_json(identity))])
+            await self._store.replace_marker(
+                StorageMarker(
+                    cluster_id=identity.cluster_id,
+                    format=marker.format,
+                    generation=identity.generation,
+                    etcd_revision=revision,
+                )
+            )
+        finally:
+            await self._meta.revoke_lease(lease)
+
+    async def _take_lock(self, lease: int) -> None:
+        owner = f"recovery-{self._rng.getrandbits(64):016x}"
+        mine = Put(keys.LEADER, owner.encode(), lease)
+        revision = await self._meta.transact([Compare(keys.LEADER, create_revision=0)], [mine])
+        if revision is None:  # that of a recovery that was killed ends with its lease
+            await self._until_free()
+            revision = await self._meta.transact([Compare(keys.LEADER, create_revision=0)], [mine])
+        if revision is None:
+            raise Conflict(
+                f"a leader, or another recovery, holds {keys.LEADER} in etcd: stop it, and run the recovery again"
+            )
+        self._lock = revision
+
+    async def _until_free(self) -> None:
+        lock = await self._meta.get(keys.LEADER)
+        if lock is None:
+            return
+        with contextlib.suppress(TimeoutError, OutOfRange):
+            async with asyncio.timeout(LOCK_TTL_S + LOCK_WAIT_EXTRA_S):
+                await until_deleted(self._meta, keys.LEADER, lock.mod_revision)
+
+    async def _write(self, changes: Sequence[Put | Delete]) -> int:
+        """Write while the lock is held and the keys are as they were read; the revision."""
+        compares = [Compare(keys.LEADER, create_revision=self._lock)]
+        revision = await self._meta.transact(compares, changes)
+        if revision is None:
+            raise Conflict("the recovery lost its lock in etcd, which is slow or was restarted: run it again")
+        return revision
+
+
+def _transactions(changes: Sequence[Put | Delete]) -> list[list[Put | Delete]]:
+    """The changes in order, as many at a time as a transaction takes."""
+    found: list[list[Put | Delete]] = []
+    size_bytes = 0
+    for change in changes:
+        added_bytes = len(change.key) + (len(change.value) if isinstance(change, Put) else 0)
+        is_full = not found or len(found[-1]) == CHANGES_PER_TRANSACTION
+        if is_full or size_bytes + added_bytes > TRANSACTION_BYTES_MAX // 2:
+            found.append([])
+            size_bytes = 0
+        found[-1].append(change)
+        size_bytes += added_bytes
+    return found

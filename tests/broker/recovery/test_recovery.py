@@ -1,0 +1,163 @@
+"""Recovery of a lost or restored etcd from the storage, and brokers that continue with it."""
+
+import pytest
+
+from seaweedmq.broker.recovery.cluster import EtcdCondition
+from seaweedmq.errors import InvalidArgument, Unavailable
+from seaweedmq.model.calls import DescribeTopic, SplitSegment
+from seaweedmq.model.description import ALL
+from seaweedmq.ports import Compare, Delete, Put
+from tests.broker.bed import NAME, Bed, story
+from tests.broker.recovery.lost_etcd import (
+    copied,
+    lose_etcd,
+    mark,
+    plain,
+    recover,
+    restore_etcd,
+    stop_all,
+    stored,
+    until_documented,
+)
+from tests.sim.machines.loop import Owner
+
+
+async def filled(bed: Bed) -> None:
+    """A topic that was split, with records in its first segment and in one of the others."""
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0], replicas=2)
+    primary = await bed.primary(hosts[0])
+    publishing = await primary.publisher()
+    await publishing.store(3)
+    await hosts[0].api.call(SplitSegment(NAME, 0))
+    primary = await bed.primary(hosts[0], segment=1)
+    publishing = await primary.publisher(segment=1)
+    await publishing.store(2)
+    await until_documented(bed, hosts[0])
+    await mark(bed)
+
+
+@story
+async def test_a_lost_etcd_is_rebuilt_as_it_was(bed: Bed) -> None:
+    await filled(bed)
+    before = dict(bed.leader().inspect.view.segments[NAME])
+    topic = bed.leader().inspect.view.topics[NAME]
+    await stop_all(bed, kill=True)
+    lose_etcd(bed)
+    plan = await recover(bed, apply=False)
+    assert plan.state is EtcdCondition.LOST
+    assert stored(bed) == {}, "a plan changes nothing"
+    await recover(bed)
+    (host,) = await bed.cluster(1)
+    await bed.until(lambda: NAME in host.inspect.view.topics)
+    after = host.inspect.view.segments[NAME]
+    found = host.inspect.view.topics[NAME]
+    assert found.uid == topic.uid
+    assert plain(after[0]) == plain(before[0])
+    assert found.next_segment > topic.next_segment
+    description = await host.api.call(DescribeTopic(NAME, ALL))
+    assert {s.id for s in description.segments} >= {0, 1, 2}
+
+
+@story
+async def test_a_second_recovery_has_nothing_to_do(bed: Bed) -> None:
+    await filled(bed)
+    await stop_all(bed)
+    lose_etcd(bed)
+    first = await recover(bed)
+    assert first.changes
+    assert not first.problems
+    second = await recover(bed)
+    assert second.state is EtcdCondition.IN_STEP
+    assert second.changes == ()
+
+
+class Killed(Exception):
+    """The process is gone."""
+
+
+class Mortal:
+    """A metadata store of a process that is killed after so many writes."""
+
+    def __init__(self, bed: Bed, writes: int) -> None:
+        self._inner = bed.etcd.client(Owner("recovery"))
+        self._left = writes
+
+    async def transact(self, compares: list[Compare], then: list[Put | Delete]) -> int | None:
+        if not self._left:
+            raise Killed
+        self._left -= 1
+        return await self._inner.transact(compares, then)
+
+    async def revoke_lease(self, lease: int) -> None:
+        raise Killed
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+
+@story
+async def test_a_recovery_may_be_killed_after_any_write(bed: Bed) -> None:
+    await filled(bed)
+    await stop_all(bed)
+    marker = bed.store.files["cluster.json"]
+    lose_etcd(bed)
+    await recover(bed)
+    expected = stored(bed)
+    writes = 0
+    while True:
+        bed.store.files["cluster.json"] = marker
+        lose_etcd(bed)
+        with pytest.raises(Killed):
+            await recover(bed, meta=Mortal(bed, writes))  # type: ignore[arg-type]
+        plan = await recover(bed)
+        assert stored(bed) == expected
+        if plan.state is EtcdCondition.IN_STEP:
+            break
+        writes += 1
+    assert writes > 2
+
+
+@story
+async def test_an_etcd_restored_from_before_a_split(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0])
+    primary = await bed.primary(hosts[0])
+    publishing = await primary.publisher()
+    await publishing.store(3)
+    await mark(bed)
+    backup, revision = copied(bed), bed.etcd.server.revision
+    await hosts[0].api.call(SplitSegment(NAME, 0))
+    primary = await bed.primary(hosts[0], segment=1)
+    publishing = await primary.publisher(segment=1)
+    await publishing.store(2)
+    await until_documented(bed, hosts[0])
+    await mark(bed)
+    before = dict(hosts[0].inspect.view.segments[NAME])
+    await stop_all(bed)
+    restore_etcd(bed, backup, revision)
+    plan = await recover(bed)
+    assert plan.state is EtcdCondition.BEHIND
+    (host,) = await bed.cluster(1)
+    await bed.until(lambda: len(host.inspect.view.segments_of(NAME)) >= 3)
+    after = host.inspect.view.segments[NAME]
+    assert plain(after[0]) == plain(before[0])
+
+
+@story
+async def test_a_storage_without_a_cluster_is_refused(bed: Bed) -> None:
+    with pytest.raises(InvalidArgument, match=r"no cluster\.json and no topics"):
+        await recover(bed)
+
+
+@story
+async def test_registered_brokers_are_refused(bed: Bed) -> None:
+    await filled(bed)
+    await stop_all(bed)
+    marker = bed.store.files["cluster.json"]
+    lose_etcd(bed)
+    del bed.store.files["cluster.json"]
+    await bed.start()
+    bed.store.files["cluster.json"] = marker
+    with pytest.raises(Unavailable, match="stop all brokers"):
+        await recover(bed)
