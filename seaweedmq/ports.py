@@ -176,6 +176,15 @@ class SegmentStore(Protocol):
         """Delete files, so that nobody finds them any more; missing ones are no error. A table that has a second name,
         for those who found it before, keeps that until ``sweep``."""
 
+    async def record_removed(self, topic: TopicName, uid: int, removed: Mapping[int, int]) -> None:
+        """Record durably that retention removes the records of some segments below an offset (segment -> offset).
+
+        The record outlives the files and the setting. StorageFailed.
+        """
+
+    async def removed(self, topic: TopicName, uid: int) -> Mapping[int, int]:
+        """Return what ``record_removed`` recorded: segment -> offset, the highest one of each. StorageFailed."""
+
     async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
         """Mark a segment as one whose files are going to be believed, durably and for good; again is no error.
 

@@ -144,11 +144,11 @@ class LocalPartition:
     async def log_start(self) -> int:
         """Lowest offset that is kept, as of some seconds ago where retention removes records."""
         start = self._lineage[0].start_offset
-        if self.topic.has_retention:
+        if self.topic.expires:
             starts = await self._broker.starts.of(self.topic)
             kept = (max(starts[s.id], s.start_offset) for s in self._lineage if s.id in starts)
-            start = max(min(kept, default=self.segment.start_offset), self._low_watermark)
-        return min(start, self.high_watermark)
+            start = min(kept, default=self.segment.start_offset)
+        return min(max(start, self._low_watermark), self.high_watermark)
 
     @property
     def _low_watermark(self) -> int:

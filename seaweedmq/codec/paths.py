@@ -9,6 +9,7 @@
     topics/<namespace>/<topic>/table/<segment, 8 digits>-<base, 20 digits>-<end, 20 digits>.parquet
     topics/<namespace>/<topic>/table/.kept/<the same name>
     topics/<namespace>/<topic>/table/_delta_log/
+    topics/<namespace>/<topic>/.removed/<segment, 8 digits>-<offset, 20 digits>-<uid of the topic>
     topics/<namespace>/<topic>/.staged/<sink>/done.json
     topics/<namespace>/<topic>/.staged/<sink>/<batch, 20 digits>/{manifest.json,progress.json,<name>.frames}
     topics/<namespace>/<topic>/producers-<segment, 8 digits>.json
@@ -22,6 +23,9 @@ skips those that begin with ``_``. Whatever else is put there begins with a dot:
 
 A table has two names, which are links to one file: the one that counts, and one in ``.kept``, under which it stays for
 readers that have begun with it, once it does not count any more.
+
+An empty file in ``.removed`` records that retention removed all records of a segment below an offset: a reader that
+does not find them knows then that they are not lost.
 
 What is staged is no part of the topic yet: readers and upkeep pass over it, and it goes with the topic. Which topic of
 a name a sink writes to lies beside the topics, so that it outlives them.
@@ -47,7 +51,10 @@ SINKS: Final = ".sinks"
 DELETED_PREFIX: Final = ".deleted-"
 GROUPS: Final = "groups"
 """Folder of the journals of native groups."""
+REMOVED: Final = ".removed"
 Kind: TypeAlias = Literal["log", "table"]
+
+_REMOVED = re.compile(r"(?P<segment>[0-9]{8,10})-(?P<offset>[0-9]{20})-(?P<uid>[0-9]+)", re.ASCII)
 
 _FILE = re.compile(
     r"topics/(?P<namespace>[^/]+)/(?P<topic>[^/]+)/"
@@ -186,6 +193,35 @@ def kept_path(table: str) -> str:
     """The other name of a table, which it keeps for a while when it does not count any more."""
     folder, slash, name = table.rpartition("/")
     return f"{folder}{slash}{KEPT}/{name}"
+
+
+class RemovedMark(NamedTuple):
+    """The name of a file that records the removal of records by retention."""
+
+    segment: int
+    offset: int
+    """All records of the segment below it are removed."""
+    uid: int
+    """Uid of the topic."""
+
+    @property
+    def file_name(self) -> str:
+        """Name of the file in :func:`removed_dir`."""
+        return f"{self.segment:08d}-{self.offset:020d}-{self.uid}"
+
+
+def removed_dir(topic: TopicName) -> str:
+    """Folder of the files that record how far retention removed the records of each segment."""
+    return f"{topic_dir(topic)}/{REMOVED}"
+
+
+def parse_removed_mark(file_name: str) -> RemovedMark | None:
+    """The inverse of ``RemovedMark.file_name``; None for any other name."""
+    match = _REMOVED.fullmatch(file_name)
+    if match is None:
+        return None
+    mark = RemovedMark(int(match["segment"]), int(match["offset"]), int(match["uid"]))
+    return mark if mark.file_name == file_name else None
 
 
 def staged_dir(topic: TopicName) -> str:

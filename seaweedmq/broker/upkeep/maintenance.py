@@ -12,6 +12,7 @@ from seaweedmq.broker.upkeep.conversion import Conversion
 from seaweedmq.broker.upkeep.share import is_looked_after
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.clock_doubt import doubt_s
+from seaweedmq.core.files.holes import removed_by
 from seaweedmq.core.files.retention import Listed, confirmed_files, retention_policy
 from seaweedmq.core.files.rolling import roll_bounds
 from seaweedmq.core.files.seen_tables import SeenTables
@@ -146,6 +147,7 @@ class Maintenance:
             expired = confirmed_files(listed, policy, lambda period_s: min(self._clock.confirmed_us(period_s), now_us))
             expired = [f for f in expired if f.segment not in needed]
         if expired:
+            await self._record_removed(topic, [f for of_segment in files.values() for f in of_segment], expired)
             await self._store.delete(expired)
             log.info("%s: deleted %s", topic.name, ", ".join(f.path for f in expired))
         pause_s = max(self._config.maintenance_interval_s, self._config.log_grace_s / 4)
@@ -158,6 +160,17 @@ class Maintenance:
         # And so it is there, and showed what it has.
         if self._as_it_is_now(topic) is not None:
             await self._look_for_emptied(topic, files)
+
+    async def _record_removed(self, topic: Topic, files: Sequence[SegmentFile], expired: Sequence[SegmentFile]) -> None:
+        """Record how far the deletion removes records, so that no reader takes them for lost."""
+        removed = removed_by(files, expired)
+        if not removed:
+            return
+        try:
+            await self._store.record_removed(topic.name, topic.uid, removed)
+        except StorageFailed as error:
+            # A full disk must not stop retention: while it is on, it explains what it removed by itself.
+            log.warning("%s: removal of old records not recorded: %s; recorded with the next ones", topic.name, error)
 
     async def _publish(self, topic: Topic, tables: Set[str]) -> None:
         """Say for other programs which tables count, if that may not be said yet."""

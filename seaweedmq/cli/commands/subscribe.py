@@ -21,6 +21,13 @@ class PrintFormat(StrEnum):
     RAW = "raw"
 
 
+class OnMissing(StrEnum):
+    """Behavior where records are lost, which neither retention nor a low watermark removed."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
 def subscribe(
     context: typer.Context,
     topic: TopicArgument,
@@ -46,6 +53,10 @@ def subscribe(
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait for new records instead of ending at the last.")
     ] = False,
+    on_missing: Annotated[
+        OnMissing,
+        typer.Option("--on-missing", help="fail: stop where records are lost; skip: continue behind them."),
+    ] = OnMissing.FAIL,
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
@@ -65,7 +76,12 @@ def subscribe(
         records = 0
         with (
             client.subscriber(
-                name, group=group, start=begin, limit=limit, stop_at=None if follow else "latest"
+                name,
+                group=group,
+                start=begin,
+                limit=limit,
+                stop_at=None if follow else "latest",
+                on_missing=on_missing.value,
             ) as subscriber,
             progress("records", shown=shown) as bars,
         ):

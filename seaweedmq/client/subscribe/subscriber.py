@@ -38,6 +38,8 @@ class Subscriber(TopicReading):
         stop_at: "latest": end when everything committed at the time of opening was delivered.
         timeout: end when nothing arrived for this many seconds.
         columns: of the batches; all by default.
+        on_missing: "fail": raise ``DataLoss`` where records are lost. "skip": continue behind them, with a warning and
+            an entry in ``skipped``.
     """
 
     def __init__(

@@ -51,11 +51,10 @@ def trimmable(known: Mapping[int, Segment], is_old: Callable[[Segment], bool]) -
 
 
 def may_lose_its_files(topic: Topic, segment: Segment) -> bool:
-    """Whether a sealed segment can be without files in good order. Else somebody took them away, and may bring them
-    back."""
-    if segment.end_offset == segment.start_offset:
-        return True
-    return topic.has_retention
+    """Whether a sealed segment can be without files in good order: it has no record, retention removes them, or a low
+    watermark is above them. Else its records are lost, and it stays, so that readers learn of that."""
+    end = segment.end_offset
+    return end == segment.start_offset or topic.expires or (end or 0) <= topic.low_watermark(segment.slots)
 
 
 def prunable(

@@ -23,6 +23,7 @@ from seaweedmq.codec.paths import (
     journal_path,
     log_path,
     parse_journal_name,
+    removed_dir,
     topic_dir,
 )
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError, StorageFailed
@@ -46,6 +47,7 @@ from seaweedmq.storage.store.faults import NO_SPACE, storage_failed
 from seaweedmq.storage.store.file_handles import FileLogReader, FileLogWriter, open_input
 from seaweedmq.storage.store.kept import sweep_kept
 from seaweedmq.storage.store.marker import RootGuard
+from seaweedmq.storage.store.removed import record_removed, scan_removed, sweep_removed
 
 T = TypeVar("T")
 
@@ -202,6 +204,19 @@ class FileSegmentStore:
         if files:
             await self._run(self._syncs, "delete", self.root / files[0].path, unlink_all)
 
+    async def record_removed(self, topic: TopicName, uid: int, removed: Mapping[int, int]) -> None:
+        await self._run(
+            self._syncs,
+            "write",
+            self.root / removed_dir(topic),
+            lambda: record_removed(self.root, topic, uid, removed),
+        )
+
+    async def removed(self, topic: TopicName, uid: int) -> Mapping[int, int]:
+        return await self._run(
+            self._reads, "list", self.root / removed_dir(topic), lambda: scan_removed(self.root, topic, uid)
+        )
+
     async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
         marker = self.root / fence_path(topic, uid, segment)
 
@@ -309,6 +324,7 @@ class FileSegmentStore:
             found = topic_from_document(document.read_bytes())
             if found.uid == uid:
                 sweep_pruned(self.root, topic, found.pruned)
+                sweep_removed(self.root, topic, found.pruned)
                 sweep_kept(self.root, topic, kept_s, now_us)
 
         try:

@@ -18,6 +18,7 @@ from seaweedmq.codec.paths import (
     GROUPS,
     TOPIC_DOCUMENT,
     TOPICS,
+    RemovedMark,
     document_path,
     fence_path,
     journal_path,
@@ -25,7 +26,9 @@ from seaweedmq.codec.paths import (
     log_path,
     logs_dir,
     parse_producers_document,
+    parse_removed_mark,
     parse_segment_file,
+    removed_dir,
     table_dir,
     table_prefix,
     topic_dir,
@@ -246,6 +249,22 @@ class MemorySegmentStore:
             await self._turn(StorageOp.DELETE, file.path)
             self.files.pop(file.path, None)
 
+    async def record_removed(self, topic: TopicName, uid: int, removed: Mapping[int, int]) -> None:
+        for segment, offset in removed.items():
+            path = f"{removed_dir(topic)}/{RemovedMark(segment, offset, uid).file_name}"
+            await self._turn(StorageOp.PUT, path)
+            self.files[path] = MemoryFile(bytearray(), self.wall_us(), "", named=True)
+
+    async def removed(self, topic: TopicName, uid: int) -> Mapping[int, int]:
+        await self._turn(StorageOp.LIST, removed_dir(topic))
+        removed: dict[int, int] = {}
+        for path in self.files:
+            folder, _, name = path.rpartition("/")
+            mark = parse_removed_mark(name) if folder == removed_dir(topic) else None
+            if mark is not None and mark.uid == uid:
+                removed[mark.segment] = max(mark.offset, removed.get(mark.segment, 0))
+        return removed
+
     async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
         path = fence_path(topic, uid, segment)
         await self._turn(StorageOp.FENCE, path)
@@ -352,7 +371,8 @@ class MemorySegmentStore:
         for path in [p for p in self.files if p.startswith(f"{topic_dir(topic)}/")]:
             name = parse_segment_file(path)
             folder = path.removeprefix(logs).partition("/")[0] if path.startswith(logs) else ""
-            segment = name.segment if name else int(folder) if folder.isdecimal() else None
+            mark = parse_removed_mark(path.rpartition("/")[2])
+            segment = name.segment if name else mark.segment if mark else int(folder) if folder.isdecimal() else None
             if segment is None:
                 segment = parse_producers_document(path.removeprefix(f"{topic_dir(topic)}/"))
             if segment is not None and segment in found.pruned:

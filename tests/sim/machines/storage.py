@@ -231,6 +231,14 @@ class SimStore:
             if content is not None:
                 self.disk.on_delete(file, content)
 
+    async def record_removed(self, topic: TopicName, uid: int, removed: Mapping[int, int]) -> None:
+        await self._inner.record_removed(topic, uid, removed)
+
+    async def removed(self, topic: TopicName, uid: int) -> Mapping[int, int]:
+        removed = await self._inner.removed(topic, uid)
+        await self.disk.pause(StorageOp.LIST)
+        return removed
+
     async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
         await self._inner.fence(topic, uid, segment)
         await self.disk.pause(StorageOp.FENCE)
