@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from seaweedmq import aio
 from seaweedmq.client.client import Client
+from seaweedmq.client.subscribe.options import OnMissing
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.subscribe import EARLIEST, Start, StartKind
@@ -67,21 +68,29 @@ def offsets_at(bootstrap: str, topic: TopicName, times: Mapping[int, tuple[int, 
     return _with_client(bootstrap, search) if ranges else {}
 
 
-def read_range(bootstrap: str, topic: TopicName, segment: int, start: int | None, end: int) -> Iterator[pa.RecordBatch]:
+def read_range(
+    bootstrap: str, topic: TopicName, segment: int, start: int | None, end: int, on_missing: OnMissing = "fail"
+) -> Iterator[pa.RecordBatch]:
     """Committed records of ``[start, end)``, in order, with the columns that subscribers see.
 
     Args:
         start: None: what retention kept.
+        on_missing: as of ``Client.read_ranges``.
 
     Raises:
         OutOfRange: retention removed them.
+        DataLoss: they are lost; not with "skip".
         NotFound, Unavailable: as ``RangeReading``.
     """
 
     begin = EARLIEST if start is None else Start(StartKind.OFFSET, start)
 
     async def batches() -> AsyncGenerator[pa.RecordBatch, None]:
-        async with aio.connect(bootstrap) as client, client.read_ranges(topic, {segment: (begin, end)}) as reading:
+        ranges = {segment: (begin, end)}
+        async with (
+            aio.connect(bootstrap) as client,
+            client.read_ranges(topic, ranges, on_missing=on_missing) as reading,
+        ):
             async for batch in reading.batches():
                 yield batch
 
