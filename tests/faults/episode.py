@@ -3,10 +3,9 @@
 import asyncio
 import contextlib
 import random
-import subprocess
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,16 +14,21 @@ from tests.faults.arena import Arena
 from tests.faults.faults import (
     ALONE,
     FAULTS,
+    NEEDS_CLOCKS,
     NEEDS_KAFKA,
     NEEDS_KAFKA_GROUP,
     NEEDS_LIMITED_STORAGE,
     NEEDS_MEMBERS,
+    NEEDS_MOUNT,
     NEEDS_NATIVES,
     NEEDS_PAIRS,
     restore,
 )
 from tests.faults.machines.cluster import Cluster
-from tests.faults.machines.network import Loopback, Network, Unsupported, best_network
+from tests.faults.machines.etcd_data import EtcdToolError
+from tests.faults.machines.mount import StorageMount
+from tests.faults.machines.network import Loopback, Network, best_network
+from tests.faults.machines.wall_clock import library
 from tests.faults.users.kafka_workload import RECORDS_PER_S as KAFKA_RECORDS_PER_S
 from tests.faults.users.kafka_workload import KafkaWorkload
 from tests.faults.users.workload import ALL_PLANS, RECORDS_PER_S, TopicPlan, Workload
@@ -186,6 +190,8 @@ async def _strike(arena: Arena, name: str, after_s: float) -> None:
     await asyncio.sleep(after_s)
     try:
         await FAULTS[name](arena)
+    except EtcdToolError as error:
+        arena.exits.append(f"{name}: {error}")
     except (SeaweedMQError, TimeoutError) as error:
         if FAULTS[name] in ALONE:
             arena.exits.append(f"{name} of a cluster that was well: {error!r}")
@@ -200,18 +206,20 @@ async def stage(
     lease_ttl_s: float = 2.0,
     own_storage_mib: int = 0,
     quota: bool = False,
+    clocks: bool = False,
     loopback: bool = False,
     settings: Mapping[str, float] | None = None,
 ) -> AsyncIterator[Cluster]:
     """A cluster on the best network there is.
 
     Args:
-        own_storage_mib: size of a file system of its own, which may be filled.
+        own_storage_mib: size of a file system of its own, which may be filled and taken away.
         quota: brokers whose writes fail when the tests say so, see ``quota_broker``.
+        clocks: brokers with wall clocks that can be stepped.
         settings: of ``BrokerConfig``.
 
     Raises:
-        Unsupported: this machine allows no file system of its own.
+        Unsupported: this machine allows no file system of its own, or has no libfaketime.
     """
     network: Network
     async with contextlib.AsyncExitStack() as stack:
@@ -221,34 +229,24 @@ async def stage(
         else:
             network, _ = await best_network(brokers)
         stack.push_async_callback(network.close)
-        storage = None
+        mount = None
         if own_storage_mib:
-            storage = stack.enter_context(small_storage(directory / "storage", own_storage_mib))
+            mount = StorageMount(directory, own_storage_mib)
+            await asyncio.to_thread(mount.create)
+            stack.callback(mount.close)
+        if clocks:
+            library()
         cluster = Cluster(
             directory,
             network,
             brokers=brokers,
             lease_ttl_s=lease_ttl_s,
-            storage=storage,
+            mount=mount,
             quota=quota,
+            clocks=clocks,
             settings=settings,
         )
         yield await stack.enter_async_context(cluster)
-
-
-@contextlib.contextmanager
-def small_storage(folder: Path, size_mib: int) -> Iterator[Path]:
-    """A tmpfs of this size. Raises Unsupported: not allowed."""
-    folder.mkdir(parents=True, exist_ok=True)
-    mounting = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size_mib}m", "tmpfs", str(folder)], capture_output=True, check=False
-    )
-    if mounting.returncode != 0:
-        raise Unsupported(f"a small storage needs root and tmpfs: {mounting.stderr.decode().strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], capture_output=True, check=False)
 
 
 def possible(
@@ -263,5 +261,7 @@ def possible(
         and (kafka or fault not in NEEDS_KAFKA)
         and (kafka_members or fault not in NEEDS_KAFKA_GROUP)
         and (natives or fault not in NEEDS_NATIVES)
-        and (cluster.own_storage or cluster.quota or fault not in NEEDS_LIMITED_STORAGE)
+        and (cluster.mount is not None or cluster.quota or fault not in NEEDS_LIMITED_STORAGE)
+        and (cluster.mount is not None or fault not in NEEDS_MOUNT)
+        and (cluster.clocks or fault not in NEEDS_CLOCKS)
     ]

@@ -161,6 +161,6 @@ async def test_a_full_disk_holds_everything_up_and_loses_nothing(tmp_path: Path,
     size_mib = 0 if quota else OWN_STORAGE_MIB
     try:
         async with stage(tmp_path, brokers=2, lease_ttl_s=TTL_S, own_storage_mib=size_mib, quota=quota) as cluster:
-            await hurt(cluster, "full_disk")
+            await hurt(cluster, "storage_full")
     except Unsupported as why:
         pytest.skip(str(why))

@@ -1,0 +1,74 @@
+"""etcd out of space, restored from an older backup, or lost: the cluster refuses to serve, and is recovered."""
+
+import asyncio
+import os
+import sys
+
+from tests.faults.arena import Arena
+from tests.faults.machines.cluster import ROOT
+from tests.faults.machines.etcd_data import EtcdToolError
+
+OUT_OF_SPACE_S = (0.5, 8.0)
+FILL_MIB_MAX = 256
+SINCE_BACKUP_S = (0.5, 5.0)
+REFUSED_WITHIN_S = 30.0
+REMEDY = "cluster recover"
+"""Words of the sentence with which a broker refuses."""
+LOOK_S = 0.1
+
+
+async def etcd_quota(arena: Arena) -> None:
+    """Keys of others use up etcd's quota; an operator makes room after a while."""
+    async with arena.cluster.etcd_turn:
+        data = arena.cluster.etcd_data
+        try:
+            written = await data.fill(FILL_MIB_MAX)
+            arena.say(f"etcd is out of space, {written} MiB of it are of others")
+            await asyncio.sleep(arena.rng.uniform(*OUT_OF_SPACE_S))
+        finally:
+            await data.make_room()
+        arena.say("etcd takes writes again")
+
+
+async def etcd_snapshot_restore(arena: Arena) -> None:
+    """etcd is replaced by its backup of some seconds ago; the cluster is recovered from the storage."""
+    async with arena.cluster.etcd_turn:
+        backup = await arena.cluster.etcd_data.back_up()
+        await asyncio.sleep(arena.rng.uniform(*SINCE_BACKUP_S))
+        arena.say(f"etcd is restored from {backup.name}")
+        await arena.cluster.etcd_data.restore(backup)
+        await _recover(arena)
+
+
+async def etcd_lost(arena: Arena) -> None:
+    """etcd loses its data; the cluster is recovered from the storage."""
+    async with arena.cluster.etcd_turn:
+        arena.say("etcd loses its data")
+        await arena.cluster.etcd_data.lose()
+        await _recover(arena)
+
+
+async def _recover(arena: Arena) -> None:
+    """Wait until every broker refuses with the remedy, and apply it."""
+    cluster = arena.cluster
+    marks = {node: cluster.log_path(node).stat().st_size for node in cluster.nodes}
+    try:
+        async with asyncio.timeout(REFUSED_WITHIN_S):
+            for node, mark in marks.items():
+                while REMEDY not in cluster.log_since(node, mark):  # noqa: ASYNC110 - a log has no event
+                    await asyncio.sleep(LOOK_S)
+    except TimeoutError:
+        arena.exits.append(f"{node} does not say `{REMEDY}`: {cluster.log_end(node)}")
+    command = ["cluster", "recover", "--storage", str(cluster.storage), "--etcd", cluster.etcd.endpoint, "--apply"]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "seaweedmq.cli.main", *command),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd=ROOT,
+        env=dict(os.environ),
+    )
+    output, _ = await process.communicate()
+    if process.returncode != 0:
+        raise EtcdToolError(f"`cluster recover --apply` ended with {process.returncode}: {output.decode()[-1_000:]}")
+    arena.say("the cluster is recovered")
