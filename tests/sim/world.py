@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seaweedmq.broker.broker import Broker
+from seaweedmq.codec import keys
 from seaweedmq.errors import InvalidArgument, SeaweedMQError
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.store.memory import MemorySegmentStore
@@ -94,6 +95,9 @@ class World:
         self.network = Network(self.loop, self.rng("network"), closes_slowly=closes_slowly)
         self.etcd = SimEtcd(self.loop, self.rng("etcd"))
         self.etcd.lost_s_max = REQUEST_TIMEOUT_S
+        self.etcd.on_restored = self._on_etcd_restored
+        self._watched = 0
+        """Revision of etcd that is judged next."""
         self.clocks = Clocks(
             self.loop,
             self.rng("clocks"),
@@ -327,10 +331,10 @@ class World:
 
     async def _watch_metadata(self) -> None:
         server = self.etcd.server
-        revision = server.revision + 1
+        self._watched = server.revision + 1
         while True:
             pulse = server.pulse
-            for changes in server.changes_since(revision):
+            for changes in server.changes_since(self._watched):
                 self.note(
                     "etcd", f"revision {changes.revision}: {[p.key for p in changes.puts]} -{list(changes.deletes)}"
                 )
@@ -338,8 +342,14 @@ class World:
                 self.retained.learn(self.cluster.state.segments.values())
                 if self.lives is not None:
                     self.violations += self.lives.on_deleted(changes.deletes)
-                revision = changes.revision + 1
+                self._watched = changes.revision + 1
             await pulse.wait()
+
+    def _on_etcd_restored(self) -> None:
+        left = self.etcd.server.list(keys.ROOT)
+        self.note("etcd", f"is replaced by one of revision {left.revision} with {len(left.entries)} keys")
+        self.cluster.on_lost(left)
+        self._watched = left.revision + 1
 
     # --- the verdict ------------------------------------------------------------------------------------------------
 
