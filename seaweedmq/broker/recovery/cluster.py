@@ -107,6 +107,7 @@ class _Found:
 
     entries: dict[str, Entry]
     revision: int
+    """Revision at which the leader last noted that the storage has seen this etcd, as ``broker.admission`` has it."""
     identity: ClusterIdentity | None
     topics: dict[TopicName, KnownTopic] = field(default_factory=dict)
     deletions: dict[TopicName, int] = field(default_factory=dict)
@@ -170,10 +171,11 @@ async def _find_etcd(meta: MetaStore) -> _Found:
     groups = await meta.list(keys.GROUPS_ROOT)
     kafka = await meta.list(keys.KAFKA_ROOT)
     entries = {e.key: e for s in (snapshot, groups, kafka) for e in s.entries}
-    identity = entries.get(keys.CLUSTER)
+    identity, seen = entries.get(keys.CLUSTER), entries.get(keys.CLUSTER_SEEN)
+    is_current = identity is not None and seen is not None and seen.value == identity.value
     found = _Found(
         entries=entries,
-        revision=snapshot.revision,
+        revision=seen.mod_revision if seen is not None and is_current else snapshot.revision,
         identity=None if identity is None else identity_from_json(identity.value),
     )
     for key, entry in entries.items():
@@ -346,7 +348,8 @@ class _Application:
                 )
                 if marker.cluster_id != identity.cluster_id:
                     raise Conflict("another recovery created cluster.json at the same time: run this one again")
-            revision = await self._write([Put(keys.CLUSTER, identity_to_json(identity))])
+            value = identity_to_json(identity)
+            revision = await self._write([Put(keys.CLUSTER, value), Put(keys.CLUSTER_SEEN, value)])
             await self._store.replace_marker(
                 StorageMarker(
                     cluster_id=identity.cluster_id,

@@ -301,7 +301,10 @@ class SegmentFiles:
         """
         end = self._log.written
         producers = self._log.producers_below(end)
-        await put_empty_log_file(self._store, self._topic, self._segment, end, self._writer_id, producers)
+        lineage = self._provenance(self._segment)
+        await put_empty_log_file(
+            self._store, self._topic, self._segment, end, self._writer_id, producers, lineage=lineage
+        )
         if not self.open_files and not self.sealed:
             self._last = None
 

@@ -3,6 +3,7 @@
 import pytest
 
 from seaweedmq.broker.recovery.cluster import EtcdCondition
+from seaweedmq.codec import keys
 from seaweedmq.errors import InvalidArgument, Unavailable
 from seaweedmq.model.calls import DescribeTopic, SplitSegment
 from seaweedmq.model.description import ALL
@@ -154,10 +155,35 @@ async def test_a_storage_without_a_cluster_is_refused(bed: Bed) -> None:
 async def test_registered_brokers_are_refused(bed: Bed) -> None:
     await filled(bed)
     await stop_all(bed)
-    marker = bed.store.files["cluster.json"]
     lose_etcd(bed)
-    del bed.store.files["cluster.json"]
-    await bed.start()
-    bed.store.files["cluster.json"] = marker
+    meta = bed.etcd.client(Owner("a broker that knows no markers"))
+    lease = await meta.grant_lease(60)
+    await meta.transact([], [Put(keys.broker_key("b1"), b"{}", lease)])
     with pytest.raises(Unavailable, match="stop all brokers"):
         await recover(bed)
+    await meta.revoke_lease(lease)
+
+
+@story
+async def test_brokers_find_etcd_and_marker_in_step_after_a_recovery(bed: Bed) -> None:
+    await filled(bed)
+    await stop_all(bed)
+    lose_etcd(bed)
+    plan = await recover(bed)
+    marker = await bed.store.read_marker()
+    seen = bed.etcd.server.get(keys.CLUSTER_SEEN)
+    assert marker is not None
+    assert seen is not None
+    assert (marker.generation, marker.etcd_revision) == (plan.generation, seen.mod_revision)
+    backup, revision = copied(bed), bed.etcd.server.revision
+    await bed.cluster(1)
+    await bed.until(lambda: _seen(bed) > revision)
+    await stop_all(bed)
+    restore_etcd(bed, backup, revision)
+    again = await recover(bed, apply=False)
+    assert again.state is EtcdCondition.BEHIND, "a backup that was taken right after a recovery is recognized"
+
+
+def _seen(bed: Bed) -> int:
+    entry = bed.etcd.server.get(keys.CLUSTER_SEEN)
+    return 0 if entry is None else entry.mod_revision
