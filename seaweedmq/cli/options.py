@@ -24,7 +24,7 @@ BootstrapOption = Annotated[
     ),
 ]
 OutputOption = Annotated[
-    Output | None, typer.Option("--output", help="How results are printed (table).", show_default=False)
+    Output | None, typer.Option("--output", "-o", help="How results are printed (table).", show_default=False)
 ]
 WatchOption = Annotated[bool, typer.Option("--watch", help="Show it again every second, until Ctrl-C.")]
 TopicArgument = Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="The topic.", show_default=False)]

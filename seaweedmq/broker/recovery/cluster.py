@@ -14,11 +14,12 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from seaweedmq.broker.recovery.groups import find_groups, living
+from seaweedmq.broker.recovery.registrations import registrations, until_ended
 from seaweedmq.broker.recovery.topics import FoundTopic, KnownTopic, find_topic
 from seaweedmq.codec import keys
 from seaweedmq.codec.cluster import identity_from_json, identity_to_json
@@ -35,9 +36,10 @@ from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION, TRANSACTION_B
 from seaweedmq.coordination.waiting import until_deleted
 from seaweedmq.core.identity import EtcdState, Refuse, StorageState, decide
 from seaweedmq.core.lineage.reconstruction import Reconstructed
-from seaweedmq.errors import Conflict, Corrupt, InvalidArgument, OutOfRange, Unavailable
+from seaweedmq.errors import Conflict, Corrupt, InvalidArgument, OutOfRange
 from seaweedmq.model.cluster import STORAGE_FORMAT, ClusterIdentity, StorageMarker
-from seaweedmq.model.topic import LowWatermarks, TopicName
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import LowWatermarks, Topic, TopicName
 from seaweedmq.ports import Compare, Delete, Entry, MetaStore, Put, SegmentStore
 
 log = logging.getLogger(__name__)
@@ -64,11 +66,11 @@ class EtcdCondition(StrEnum):
 class PlannedTopic:
     """A topic as it will be."""
 
-    name: TopicName
-    segments: int
-    open_segments: int
-    new_segments: int
-    """Segments that continue slots whose last segment has no known successor."""
+    topic: Topic
+    segments: tuple[Segment, ...]
+    """All of its segments by id, as etcd is to have them."""
+    opened: tuple[int, ...]
+    """Ids of new segments, which continue slots whose last segment has no known successor."""
     is_changed: bool
     """Whether etcd has it otherwise, or not at all."""
 
@@ -84,8 +86,8 @@ class Plan:
     topics: tuple[PlannedTopic, ...] = ()
     removed: tuple[TopicName, ...] = ()
     """Topics of etcd that were deleted since."""
-    groups: int = 0
-    """Native groups."""
+    groups: tuple[tuple[TopicName, str], ...] = ()
+    """Native groups, each with its topic."""
     journal: str = ""
     """Journal that the groups are from."""
     changes: tuple[Put | Delete, ...] = ()
@@ -94,6 +96,8 @@ class Plan:
     """Reasons why nothing is written."""
     notes: tuple[str, ...] = ()
     """Findings that lose nothing."""
+    brokers: tuple[str, ...] = ()
+    """Registered brokers, ``id at host:port``: nothing is written while there are any."""
 
     @property
     def is_due(self) -> bool:
@@ -114,14 +118,26 @@ class _Found:
     """Uid of each topic whose deletion is under way."""
 
 
+async def _report_nothing(_: Plan) -> None:
+    return
+
+
 async def recover_cluster(
-    store: SegmentStore, meta: MetaStore, *, apply: bool, rng: random.Random, wall_us: Callable[[], int]
+    store: SegmentStore,
+    meta: MetaStore,
+    *,
+    apply: bool,
+    rng: random.Random,
+    wall_us: Callable[[], int],
+    planned: Callable[[Plan], Awaitable[None]] = _report_nothing,
 ) -> Plan:
     """Plan the recovery of etcd from the storage, and carry it out if ``apply`` is set and the plan has no problems.
 
+    ``planned`` gets the plan before anything is written to etcd.
+
     Raises:
         InvalidArgument: If the storage holds no cluster, or another one than etcd.
-        Unavailable: If brokers are registered, or etcd is unreachable.
+        Unavailable: If brokers stay registered, or etcd is unreachable.
         Conflict: If another recovery, or a leader, is at work.
         StorageFailed: If the storage cannot be read.
         Corrupt, Unsupported: If its marker or a journal cannot be read.
@@ -138,10 +154,13 @@ async def recover_cluster(
     new_id = marker.cluster_id if marker is not None else f"{rng.getrandbits(CLUSTER_ID_BITS):032x}"
     state = _state(found, StorageState(uri=store.uri, marker=marker, has_topics=has_topics), new_id)
     if state is EtcdCondition.IN_STEP:
-        return Plan(state=state, cluster_id=new_id, generation=_generation(found))
-    _check_no_brokers(found)
+        plan = Plan(state=state, cluster_id=new_id, generation=_generation(found))
+        await planned(plan)
+        return plan
     plan = await _plan(store, marker, found, state, new_id, apply=apply, now_us=wall_us())
+    await planned(plan)
     if apply and not plan.problems:
+        await until_ended(meta)
         await _Application(store, meta, plan, rng).run(marker)
     return plan
 
@@ -209,17 +228,6 @@ def _with_segments(known: KnownTopic, entries: Mapping[str, Entry]) -> KnownTopi
     return KnownTopic(topic=topic, segments=tuple(segments))
 
 
-def _check_no_brokers(found: _Found) -> None:
-    registered = [
-        key.removeprefix(keys.BROKERS) for key, e in found.entries.items() if key.startswith(keys.BROKERS) and e.lease
-    ]
-    if registered:
-        raise Unavailable(
-            f"brokers are registered in this etcd ({', '.join(sorted(registered)[:3])}): stop all brokers of the "
-            "cluster, wait until their leases have ended, and run the recovery again"
-        )
-
-
 async def _plan(
     store: SegmentStore,
     marker: StorageMarker | None,
@@ -259,20 +267,20 @@ async def _plan(
         generation=generation,
         topics=tuple(
             PlannedTopic(
-                name=r.topic.name,
-                segments=len(r.segments),
-                open_segments=sum(s.is_open for s in r.segments),
-                new_segments=len(r.opened),
+                topic=r.topic,
+                segments=r.segments,
+                opened=r.opened,
                 is_changed=any(key in touched for key in _wanted([r])),
             )
             for r in there
         ),
         removed=tuple(sorted(found.topics.keys() - uids.keys())),
-        groups=sum(key.startswith(keys.GROUPS) for key in kept),
+        groups=tuple(keys.parse_group_key(key) for key in sorted(kept) if key.startswith(keys.GROUPS)),
         journal=groups.journal,
         changes=tuple(planned),
         problems=tuple(problem for t in topics for problem in t.problems),
         notes=(*notes, *unreadable),
+        brokers=tuple(registrations(found.entries.values())),
     )
 
 

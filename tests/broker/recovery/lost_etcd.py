@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from typing import Any
 
 from seaweedmq.broker.recovery.cluster import Plan, recover_cluster
 from seaweedmq.codec import keys
@@ -11,7 +12,7 @@ from seaweedmq.coordination.memory import MemoryMetaServer
 from seaweedmq.model.cluster import STORAGE_FORMAT, StorageMarker
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import Entry, MetaStore, Put
+from seaweedmq.ports import Entry, MetaStore, Put, SegmentStore
 from tests.broker.bed import NAME, Bed, Host
 from tests.sim.machines.loop import Owner
 
@@ -54,14 +55,17 @@ def restore_etcd(bed: Bed, backup: dict[str, Entry], revision: int) -> None:
         server.transact([], [Put("/restored", b"%d" % server.revision)])
 
 
-async def recover(bed: Bed, *, apply: bool = True, meta: MetaStore | None = None) -> Plan:
+async def recover(
+    bed: Bed, *, apply: bool = True, meta: MetaStore | None = None, store: SegmentStore | None = None, **more: Any
+) -> Plan:
     """Run a recovery as a process of its own."""
     return await recover_cluster(
-        bed.store,
+        store or bed.store,
         meta or bed.etcd.client(Owner("recovery")),
         apply=apply,
         rng=random.Random(3),
         wall_us=bed.wall_us,
+        **more,
     )
 
 
