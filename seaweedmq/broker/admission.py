@@ -135,11 +135,17 @@ class Admission:
         return bool(self._refusal) or not isinstance(error, StorageFailed)
 
     async def _decide(self) -> Decision:
-        """Etcd is read first: a marker is created before the key, so the key never shows without it."""
-        found = await self._meta.list(keys.CLUSTER)
+        """Read etcd between two looks at the marker, and decide.
+
+        The leader raises etcd before the marker, so an etcd that is read after the marker is never behind it. A marker
+        is created before the key, so one that is read after etcd is there if the key is.
+        """
         try:
-            identity, seen = _identity_in(found)
             marker = await self._store.read_marker()
+            found = await self._meta.list(keys.CLUSTER)
+            identity, seen = _identity_in(found)
+            if marker is None:
+                marker = await self._store.read_marker()
         except (Corrupt, Unsupported) as error:
             return Refuse(str(error), may_heal=False)
         has_topics = identity is None and bool((await self._meta.list(keys.TOPICS)).entries)

@@ -124,7 +124,7 @@ class ClusterView:
         """Deleted topics whose files may still be there. None of them is in ``topics``."""
         self._carried: Counter[str] = Counter()
         self.carried: Mapping[str, int] = self._carried
-        """Broker id -> open segments it is a replica of; brokers that are gone may be in it."""
+        """Broker id -> number of open segments of topics that it is a replica of; it may contain brokers that left."""
         self._sealed: dict[SegmentId, tuple[float, bool]] = {}
         """Sealed segments -> event loop time since when this view has known it, and whether it saw it happen."""
         self._readers: list[News] = []
@@ -303,7 +303,8 @@ class ClusterView:
                 self._close(value.topic, value.id)
                 if value.is_open:
                     self._open.setdefault(value.topic, {})[value.id] = value
-                    self._carried.update(value.replicas)
+                    if value.topic in self._topics:
+                        self._carried.update(value.replicas)
             case Topic():
                 self._learn_topic(value)
             case LowWatermarks():
@@ -337,16 +338,23 @@ class ClusterView:
         low = self._low.get(topic.name)
         offsets = low.offsets if low is not None and low.uid == topic.uid else ()
         self._touched[topic.name] = None
+        if topic.name not in self._topics:
+            for segment in self._open.get(topic.name, {}).values():
+                self._carried.update(segment.replicas)
         self._topics[topic.name] = topic if topic.low_watermarks == offsets else replace(topic, low_watermarks=offsets)
 
     def _close(self, name: TopicName, segment: int) -> None:
         """Take it out of the open ones, if it is there."""
         was = _take_out(self._open, name, segment)
-        if was is not None:
-            self._carried.subtract(was.replicas)
-            for broker in was.replicas:
-                if not self._carried[broker]:
-                    del self._carried[broker]
+        if was is not None and name in self._topics:
+            self._uncarry(was)
+
+    def _uncarry(self, segment: Segment) -> None:
+        """Count an open segment for its brokers no longer."""
+        self._carried.subtract(segment.replicas)
+        for broker in segment.replicas:
+            if not self._carried[broker]:
+                del self._carried[broker]
 
     def _forget(self, key: str) -> None:
         if self._mod_revisions.pop(key, None) is not None:
@@ -364,7 +372,9 @@ class ClusterView:
             elif key.startswith(keys.TOPICS):
                 name = keys.parse_topic_key(key)
                 self._touched[name] = None
-                self._topics.pop(name, None)
+                if self._topics.pop(name, None) is not None:
+                    for left in self._open.get(name, {}).values():
+                        self._uncarry(left)
             elif key.startswith(keys.LOW_WATERMARKS):
                 name = keys.parse_low_watermarks_key(key)
                 self._low.pop(name, None)

@@ -1,6 +1,7 @@
 """Kafka's producers go on in the successor of their segment, and repeat there what they sent before."""
 
 import asyncio
+import contextlib
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.core.lineage import topology
-from seaweedmq.errors import SeaweedMQError
+from seaweedmq.errors import SeaweedMQError, StaleMetadata, Unavailable
 from seaweedmq.model.calls import SealSegment
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.segment import Segment
@@ -58,9 +59,10 @@ class Partition:
         return f"{'stored at' if ack.base_offset == end else 'repeat of'} {ack.base_offset}"
 
     async def sealed(self) -> None:
-        """Moved on, whoever serves it next."""
+        """Seal the segment, or wait until the leader has: it repairs one whose replica died."""
         before = self.segment.id
-        await self.bed.leader().api.call(SealSegment(NAME, before))
+        with contextlib.suppress(StaleMetadata, Unavailable):
+            await self.bed.leader().api.call(SealSegment(NAME, before))
         await self.bed.until(lambda: self.segment.id != before)
 
     async def failed(self) -> None:

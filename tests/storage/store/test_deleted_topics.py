@@ -11,7 +11,8 @@ import pytest
 from seaweedmq.codec.documents import topic_document
 from seaweedmq.codec.paths import TOPIC_DOCUMENT, sink_marks_dir, topic_dir
 from seaweedmq.model.topic import NAME_LENGTH_MAX, TOPIC_NAME_LENGTH_MAX, TopicName
-from seaweedmq.storage.staging import StagedSink, sweep
+from seaweedmq.storage.staged_sweep import sweep
+from seaweedmq.storage.staging import StagedSink
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.delta import rebuild_log
 from tests.support.full_disk import full_disk, tree
