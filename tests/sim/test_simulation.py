@@ -132,6 +132,7 @@ CAUGHT_BY = {
     "end_when_etcd_has_no_space_for_a_lease": 373,
     "hand_errors_of_etcd_on": 263,
     "look_after_files_while_there_is_space": 682,
+    "trust_any_folder": 41,
 }
 """The seed that caught each variant last. When the code changes it may be another one: then the test looks for it among
 the first, and says so. ``python -m tests.sim --find-mutants --processes 2`` finds them all anew."""

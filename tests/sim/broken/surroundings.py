@@ -50,4 +50,5 @@ BROKEN: tuple[Break, ...] = (
     end_when_etcd_has_no_space_for_a_lease,
     hand_errors_of_etcd_on,
     look_after_files_while_there_is_space,
+    trust_any_folder,
 )
