@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from seaweedmq.errors import SeaweedMQError
 from tests.faults.arena import Fault
 from tests.faults.episode import Outcome, play, possible, stage
 from tests.faults.faults import ALONE, FAULTS, NEEDS_CLOCKS, NEEDS_LIMITED_STORAGE, NEEDS_MEMBERS, NEEDS_MOUNT, PENDING
@@ -22,6 +23,7 @@ from tests.faults.machines.network import Unsupported
 from tests.faults.users.kafka_workload import PLANS as KAFKA_PLANS
 from tests.faults.users.kafka_workload import RECORDS_PER_S as KAFKA_RECORDS_PER_S
 from tests.faults.users.workload import ALL_PLANS, RECORDS_PER_S
+from tests.support.history import Violation
 
 EPISODES_PER_CLUSTER = 8
 MEMBERS = 3
@@ -107,6 +109,11 @@ async def _hurt(args: argparse.Namespace) -> list[Outcome]:
             print(f"skipped: {why}", flush=True)
             if wanted:
                 return outcomes
+        except SeaweedMQError as error:
+            broken = True
+            outcomes.append(Outcome(faults=("start",), seed=f"{args.seed}-{episode}"))
+            outcomes[-1].violations.append(Violation("stuck", f"the cluster does not start: {error}"))
+            print(f"{episode:4} ttl {ttl_s:g} {outcomes[-1].line()}\n     {error}", flush=True)
         if not broken and not args.keep:
             shutil.rmtree(directory, ignore_errors=True)
     return outcomes

@@ -139,51 +139,60 @@ async def play(
         say,
     )
     await asyncio.sleep(CALM_S)
-    async with workload, kafka:
-        await workload.until_flowing()
-        await kafka.until_flowing()
-        await asyncio.sleep(WARM_UP_S)
-        workload.forget_waits()
-        kafka.forget_waits()
-        await asyncio.gather(
-            *(_strike(arena, name, rng.uniform(0, STAGGER_S) if len(faults) > 1 else 0.0) for name in faults)
-        )
-        try:
-            await restore(cluster)
-            await workload.until_flowing()
-            await kafka.until_flowing()
-            outcome.violations = await workload.finish()
-            outcome.violations += await kafka.finish()
-            outcome.violations += [Violation("ghost", f"{key} has no lease") for key in await cluster.ghosts()]
-        except (SeaweedMQError, TimeoutError) as error:  # a broker ended by itself, or the cluster does not recover
-            outcome.violations.append(Violation("stuck", f"the cluster did not go on: {error!r}"))
-            outcome.violations += [Violation("error", e) for topic in workload.topics for e in topic.errors]
-            outcome.violations += [Violation("error", e) for topic in kafka.topics for e in topic.errors]
-        outcome.violations += [Violation("exit", sentence) for sentence in arena.exits]
-        tracebacks = await asyncio.to_thread(cluster.tracebacks)
-        outcome.violations += [Violation("traceback", line) for line in tracebacks]
-        if not outcome.violations:
-            await workload.forget()
-            await kafka.forget()
-        outcome.unfit, outcome.changes = arena.unfit, arena.changes
-        outcome.loop_lag_s = workload.loop_lag_s
-        for topic in workload.topics:
-            outcome.acked += topic.acked
-            outcome.read += len(topic.history.polled)
-            outcome.given += len(workload.group.delivered[topic.name])
-            outcome.gaps_s[topic.plan.label] = topic.waits.gap_s
-            outcome.slowest_s = max(outcome.slowest_s, topic.waits.slowest_s)
-        for users in kafka.topics:
-            outcome.kafka_acked += users.acked
-            outcome.read += len(users.history.polled)
-            outcome.given += len(kafka.group.delivered[users.name])
-            outcome.gaps_s[users.plan.label] = users.waits.gap_s
-            outcome.slowest_s = max(outcome.slowest_s, users.waits.slowest_s)
-        outcome.acked += outcome.kafka_acked
-        outcome.commits = len(kafka.group.waits_ns)
-        outcome.commit_wait_s, outcome.generations = kafka.commit_wait_s, kafka.generations
+    try:
+        async with workload, kafka:
+            await _suffer(arena, workload, kafka, outcome)
+    except (SeaweedMQError, TimeoutError) as error:
+        outcome.violations.append(Violation("stuck", f"the users do not come together: {error!r}"))
     outcome.seconds = time.monotonic() - began
     return outcome
+
+
+async def _suffer(arena: Arena, workload: Workload, kafka: KafkaWorkload, outcome: Outcome) -> None:
+    """Let the faults of the outcome strike users that are there, and judge."""
+    faults = outcome.faults
+    await workload.until_flowing()
+    await kafka.until_flowing()
+    await asyncio.sleep(WARM_UP_S)
+    workload.forget_waits()
+    kafka.forget_waits()
+    await asyncio.gather(
+        *(_strike(arena, name, arena.rng.uniform(0, STAGGER_S) if len(faults) > 1 else 0.0) for name in faults)
+    )
+    try:
+        await restore(cluster)
+        await workload.until_flowing()
+        await kafka.until_flowing()
+        outcome.violations = await workload.finish()
+        outcome.violations += await kafka.finish()
+        outcome.violations += [Violation("ghost", f"{key} has no lease") for key in await cluster.ghosts()]
+    except (SeaweedMQError, TimeoutError) as error:  # a broker ended by itself, or the cluster does not recover
+        outcome.violations.append(Violation("stuck", f"the cluster did not go on: {error!r}"))
+        outcome.violations += [Violation("error", e) for topic in workload.topics for e in topic.errors]
+        outcome.violations += [Violation("error", e) for topic in kafka.topics for e in topic.errors]
+    outcome.violations += [Violation("exit", sentence) for sentence in arena.exits]
+    tracebacks = await asyncio.to_thread(cluster.tracebacks)
+    outcome.violations += [Violation("traceback", line) for line in tracebacks]
+    if not outcome.violations:
+        await workload.forget()
+        await kafka.forget()
+    outcome.unfit, outcome.changes = arena.unfit, arena.changes
+    outcome.loop_lag_s = workload.loop_lag_s
+    for topic in workload.topics:
+        outcome.acked += topic.acked
+        outcome.read += len(topic.history.polled)
+        outcome.given += len(workload.group.delivered[topic.name])
+        outcome.gaps_s[topic.plan.label] = topic.waits.gap_s
+        outcome.slowest_s = max(outcome.slowest_s, topic.waits.slowest_s)
+    for users in kafka.topics:
+        outcome.kafka_acked += users.acked
+        outcome.read += len(users.history.polled)
+        outcome.given += len(kafka.group.delivered[users.name])
+        outcome.gaps_s[users.plan.label] = users.waits.gap_s
+        outcome.slowest_s = max(outcome.slowest_s, users.waits.slowest_s)
+    outcome.acked += outcome.kafka_acked
+    outcome.commits = len(kafka.group.waits_ns)
+    outcome.commit_wait_s, outcome.generations = kafka.commit_wait_s, kafka.generations
 
 
 async def _strike(arena: Arena, name: str, after_s: float) -> None:

@@ -199,6 +199,15 @@ class Cluster:
         async with asyncio.timeout(STOP_TIMEOUT_S):
             return await node.process.wait()
 
+    def stops_cleanly(self, node: Node) -> bool:
+        """Whether the process handles SIGTERM; one that still imports its modules is ended by it. Linux tells."""
+        try:
+            status = Path(f"/proc/{node.pid}/status").read_text()
+        except OSError:
+            return True  # another system, or the process is gone
+        caught = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
+        return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+
     def signal(self, node: Node, number: signal.Signals) -> None:
         """Send a signal, unless it is gone."""
         if node.process is not None and node.process.returncode is None:
