@@ -18,7 +18,7 @@ from pathlib import Path
 from seaweedmq.errors import SeaweedMQError
 from tests.faults.arena import Fault
 from tests.faults.episode import Outcome, play, possible, stage
-from tests.faults.faults import ALONE, FAULTS, NEEDS_CLOCKS, NEEDS_LIMITED_STORAGE, NEEDS_MEMBERS, NEEDS_MOUNT, PENDING
+from tests.faults.faults import ALONE, FAULTS, NEEDS_CLOCKS, NEEDS_LIMITED_STORAGE, NEEDS_MEMBERS, NEEDS_MOUNT
 from tests.faults.machines.network import Unsupported
 from tests.faults.users.kafka_workload import PLANS as KAFKA_PLANS
 from tests.faults.users.kafka_workload import RECORDS_PER_S as KAFKA_RECORDS_PER_S
@@ -82,7 +82,7 @@ async def _hurt(args: argparse.Namespace) -> list[Outcome]:
                     natives, kafka = users != "kafka", users != "native"
                     crowd = {"members": members if natives else 0, "kafka_members": MEMBERS if kafka else 0}
                     names = possible(cluster, natives=natives, kafka=kafka, **crowd)
-                    chosen = [n for n in names if (n in args.only if wanted else FAULTS[n] not in PENDING)]
+                    chosen = [n for n in names if not wanted or n in args.only]
                     faults = _choose(rng, chosen)
                     outcome = await play(
                         cluster,

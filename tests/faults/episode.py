@@ -106,9 +106,11 @@ async def play(
     kafka_plans: Sequence[TopicPlan] = (),
     kafka_records_per_s: float = KAFKA_RECORDS_PER_S,
     kafka_members: int = 0,
+    calm_s: float = CALM_S,
     say: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
-    """Let these faults strike, together if they are several, while users publish and read."""
+    """Let these faults strike, together if they are several, while users publish and read. Gaps are measured well only
+    if the cluster was calm for ``calm_s`` before."""
     began = time.monotonic()
     rng = random.Random(seed)
     outcome = Outcome(faults=tuple(faults), seed=seed)
@@ -138,7 +140,7 @@ async def play(
         rng,
         say,
     )
-    await asyncio.sleep(CALM_S)
+    await asyncio.sleep(calm_s)
     try:
         async with workload, kafka:
             await _suffer(arena, workload, kafka, outcome)
@@ -150,7 +152,7 @@ async def play(
 
 async def _suffer(arena: Arena, workload: Workload, kafka: KafkaWorkload, outcome: Outcome) -> None:
     """Let the faults of the outcome strike users that are there, and judge."""
-    faults = outcome.faults
+    cluster, faults = arena.cluster, outcome.faults
     await workload.until_flowing()
     await kafka.until_flowing()
     await asyncio.sleep(WARM_UP_S)

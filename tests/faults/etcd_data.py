@@ -4,17 +4,22 @@ import asyncio
 import os
 import sys
 
+from seaweedmq.codec.cluster import marker_from_document
+from seaweedmq.codec.paths import CLUSTER_DOCUMENT
 from tests.faults.arena import Arena
-from tests.faults.machines.cluster import ROOT
+from tests.faults.machines.cluster import ROOT, Cluster
 from tests.faults.machines.etcd_data import EtcdToolError
 
-OUT_OF_SPACE_S = (0.5, 8.0)
+OUT_OF_SPACE_S = (0.5, 5.0)
 FILL_MIB_MAX = 256
-SINCE_BACKUP_S = (0.5, 5.0)
+SINCE_BACKUP_S = (0.1, 2.0)
 REFUSED_WITHIN_S = 30.0
 REMEDY = "cluster recover"
 """Words of the sentence with which a broker refuses."""
 LOOK_S = 0.1
+YOUNGER = "faults/younger-than-the-backup"
+SEEN_WITHIN_S = 20.0
+"""The leader lets the storage know of a change within seconds."""
 
 
 async def etcd_quota(arena: Arena) -> None:
@@ -31,13 +36,28 @@ async def etcd_quota(arena: Arena) -> None:
 
 
 async def etcd_snapshot_restore(arena: Arena) -> None:
-    """etcd is replaced by its backup of some seconds ago; the cluster is recovered from the storage."""
-    async with arena.cluster.etcd_turn:
-        backup = await arena.cluster.etcd_data.back_up()
+    """etcd is replaced by its backup, which lacks a topic; the cluster is recovered from the storage."""
+    cluster = arena.cluster
+    async with cluster.etcd_turn:
+        backup = await cluster.etcd_data.back_up()
+        revision = await cluster.etcd_data.revision()
         await asyncio.sleep(arena.rng.uniform(*SINCE_BACKUP_S))
-        arena.say(f"etcd is restored from {backup.name}")
-        await arena.cluster.etcd_data.restore(backup)
+        async with await cluster.connect() as client:
+            await client.admin.create_topic(YOUNGER)
+        async with asyncio.timeout(SEEN_WITHIN_S):
+            while await asyncio.to_thread(_seen, cluster) <= revision:  # noqa: ASYNC110 - a file has no event
+                await asyncio.sleep(LOOK_S)
+        arena.say(f"etcd is restored from {backup.name}, of revision {revision}")
+        await cluster.etcd_data.restore(backup)
         await _recover(arena)
+        await cluster.until_ready()
+        async with await cluster.connect() as client:
+            await client.admin.delete_topic(YOUNGER)
+
+
+def _seen(cluster: Cluster) -> int:
+    """Return the revision of etcd that the storage has seen."""
+    return marker_from_document((cluster.storage / CLUSTER_DOCUMENT).read_bytes()).etcd_revision
 
 
 async def etcd_lost(arena: Arena) -> None:

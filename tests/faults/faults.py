@@ -369,8 +369,6 @@ NEEDS_NATIVES = (split, merge)
 NEEDS_LIMITED_STORAGE = (storage_full,)
 NEEDS_MOUNT = (storage_unmounted, storage_read_only)
 NEEDS_CLOCKS = (clock_step,)
-PENDING = (storage_unmounted, etcd_snapshot_restore, etcd_lost)
-"""Faults that brokers do not withstand yet: they strike only when they are named."""
 
 
 async def restore(cluster: Cluster) -> None:

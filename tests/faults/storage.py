@@ -11,7 +11,7 @@ from tests.faults.machines.quota_broker import FILLER
 
 FILL_BYTES = 1 << 20
 FULL_S = (1.0, 4.0)
-AWAY_S = (0.5, 8.0)
+AWAY_S = (0.5, 5.0)
 """Shorter and longer than a lease."""
 
 

@@ -67,10 +67,14 @@ class EtcdData:
     async def make_room(self) -> None:
         """Delete these keys, compact, defragment and end the alarm, as etcd's documentation says. Harmless without."""
         await self._control("del", "--prefix", FOREIGN_KEYS)
-        status: Any = json.loads(await self._control("endpoint", "status", "--write-out", "json"))
-        await self._control("compaction", "--physical", str(status[0]["Status"]["header"]["revision"]))
+        await self._control("compaction", "--physical", str(await self.revision()))
         await self._control("defrag")
         await self._control("alarm", "disarm")
+
+    async def revision(self) -> int:
+        """Return the current revision."""
+        status: Any = json.loads(await self._control("endpoint", "status", "--write-out", "json"))
+        return int(status[0]["Status"]["header"]["revision"])
 
     @property
     def _data(self) -> Path:
