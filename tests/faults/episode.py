@@ -145,7 +145,7 @@ async def play(
         async with workload, kafka:
             await _suffer(arena, workload, kafka, outcome)
     except (SeaweedMQError, TimeoutError) as error:
-        outcome.violations.append(Violation("stuck", f"the users do not come together: {error!r}"))
+        outcome.violations.append(Violation("stuck", f"the users cannot begin: {error!r}"))
     outcome.seconds = time.monotonic() - began
     return outcome
 
@@ -169,7 +169,7 @@ async def _suffer(arena: Arena, workload: Workload, kafka: KafkaWorkload, outcom
         outcome.violations += await kafka.finish()
         outcome.violations += [Violation("ghost", f"{key} has no lease") for key in await cluster.ghosts()]
     except (SeaweedMQError, TimeoutError) as error:  # a broker ended by itself, or the cluster does not recover
-        outcome.violations.append(Violation("stuck", f"the cluster did not go on: {error!r}"))
+        outcome.violations.append(Violation("stuck", f"the cluster does not resume: {error!r}"))
         outcome.violations += [Violation("error", e) for topic in workload.topics for e in topic.errors]
         outcome.violations += [Violation("error", e) for topic in kafka.topics for e in topic.errors]
     outcome.violations += [Violation("exit", sentence) for sentence in arena.exits]
