@@ -61,9 +61,14 @@ class Admission:
         """Generation of the last listing that was recognized."""
 
     def check(self) -> None:
-        """Raise NotAdmitted with the reason, if the broker was refused."""
+        """Raise NotAdmitted with the reason, if the broker was refused, or was not admitted yet.
+
+        Before that its view is empty: a call that is answered from it tells that there are no topics.
+        """
         if self._refusal:
             raise NotAdmitted(f"broker {self._address} does not serve: {self._refusal}")
+        if self._identity is None:
+            raise NotAdmitted(f"broker {self._address} is starting: retry")
 
     async def admit(self) -> None:
         """Read etcd and storage; return once they belong together and the storage is bound to the cluster.

@@ -31,6 +31,8 @@ _log = logging.getLogger(__name__)
 READ_AT_ONCE = 1_000
 """Values of a listing that are read before other tasks get a turn."""
 RETRY_FIRST_S, RETRY_MOST_S = 0.1, 2.0
+REVISION_BITS = 40
+"""Bits of a version below the generation: a million changes a second would take twelve days to fill them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,14 +216,34 @@ class ClusterView:
         """Modification revision of the key of the topic's low watermarks, 0 if there are none."""
         return self._mod_revisions[keys.low_watermarks_key(name)] if name in self._low else 0
 
+    def topic_version(self, name: TopicName) -> int:
+        """Return the revision of the topic's key as :attr:`version` has them; 0 if there is no such topic."""
+        revision = self.topic_revision(name)
+        return revision and self._generation << REVISION_BITS | revision
+
+    @property
+    def version(self) -> int:
+        """Revision of the view below the cluster's generation: it rises though a recovered etcd counts from 1."""
+        return self._generation << REVISION_BITS | self.revision
+
+    @property
+    def _generation(self) -> int:
+        return 0 if self.cluster is None else self.cluster.generation
+
     def segment_revision(self, segment: SegmentId) -> int:
         """Modification revision of the segment's key, 0 if there is no such segment."""
         known = self.segment(segment) is not None
         return self._mod_revisions[keys.segment_key(*segment)] if known else 0
 
     async def wait_revision(self, revision: int) -> None:
-        """Return once the view is at least that new. No deadline."""
-        while self.revision < revision:
+        """Return once the view is at least that new, or etcd was recovered meanwhile. No deadline."""
+        generation = self._generation
+        while self.revision < revision and self._generation == generation:
+            await self._changed.wait()
+
+    async def wait_version(self, version: int) -> None:
+        """Return once the view has at least that :attr:`version`. No deadline."""
+        while self.version < version:
             await self._changed.wait()
 
     async def wait_change(self, seen: int) -> int:
@@ -267,14 +289,15 @@ class ClusterView:
     async def _replace(self, snapshot: Snapshot) -> None:
         """Become the snapshot. Only what changed is read, with turns for others; then all is applied in one."""
         news: list[tuple[Entry, _Value]] = []
-        before, self.cluster = self.cluster, next(_identities(snapshot), None)
+        cluster = next(_identities(snapshot), None)
         known: Mapping[str, int] = self._mod_revisions
-        if snapshot.revision < self.revision or before != self.cluster:
+        if snapshot.revision < self.revision or cluster != self.cluster:
             known = {}  # the same revision may be that of another value by now
         for at in range(0, len(snapshot.entries), READ_AT_ONCE):
             some = snapshot.entries[at : at + READ_AT_ONCE]
             news += [(entry, _read(entry)) for entry in some if known.get(entry.key) != entry.mod_revision]
             await asyncio.sleep(0)
+        self.cluster = cluster
         for key in self._mod_revisions.keys() - {entry.key for entry in snapshot.entries}:
             self._forget(key)
         for entry, value in news:

@@ -205,6 +205,14 @@ class FakeCluster:
         for segment in segments:
             del self.segments[TopicName.parse(topic)][segment]
 
+    def forget_seal(self, topic: str, segment: int) -> None:
+        """Have a segment open again and its successors gone, as in an etcd that was recovered without its seal."""
+        kept = self.segments[TopicName.parse(topic)]
+        sealed = kept[segment].meta
+        for successor in sealed.successors:
+            del kept[successor]
+        kept[segment].meta = replace(sealed, state=SegmentState.OPEN, end_offset=None, successors=())
+
     def replace(self, topic: str, old: list[int], cuts: tuple[int, ...]) -> list[int]:
         name = TopicName.parse(topic)
         kept = self.segments[name]

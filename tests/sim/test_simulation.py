@@ -133,6 +133,8 @@ CAUGHT_BY = {
     "hand_errors_of_etcd_on": 263,
     "look_after_files_while_there_is_space": 682,
     "trust_any_folder": 41,
+    "recover_without_journals": 213,
+    "believe_the_highest_revision": 214,
 }
 """The seed that caught each variant last. When the code changes it may be another one: then the test looks for it among
 the first, and says so. ``python -m tests.sim --find-mutants --processes 2`` finds them all anew."""

@@ -13,6 +13,8 @@ from typing import Any
 
 from seaweedmq.broker.broker import Broker
 from seaweedmq.codec import keys
+from seaweedmq.codec.documents import lineage_from_document
+from seaweedmq.codec.paths import LINEAGE_DOCUMENT
 from seaweedmq.errors import InvalidArgument, SeaweedMQError
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.store.memory import MemorySegmentStore
@@ -348,7 +350,9 @@ class World:
     def _on_etcd_restored(self) -> None:
         left = self.etcd.server.list(keys.ROOT)
         self.note("etcd", f"is replaced by one of revision {left.revision} with {len(left.entries)} keys")
-        self.cluster.on_lost(left)
+        documents = [bytes(f.data) for path, f in self.disk.files.items() if path.endswith(f"/{LINEAGE_DOCUMENT}")]
+        known = [segment for document in documents for segment in lineage_from_document(document)[1]]
+        self.cluster.on_lost(left, (segment.key for segment in known if not segment.is_open))
         self._watched = left.revision + 1
 
     # --- the verdict ------------------------------------------------------------------------------------------------

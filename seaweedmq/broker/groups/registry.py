@@ -309,7 +309,7 @@ class Groups:
             coordinator.abandon(NotFound(f"topic {name.topic} was deleted"))
             return
         segments = self._watermarks.segments(name.topic)
-        now = self._view.topic_revision(name.topic), len(segments)
+        now = self._view.topic_version(name.topic), len(segments)
         if self._seen.get(name) != now:
             self._seen[name] = now
             coordinator.handle(Changed(dict(segments), topic.next_segment))

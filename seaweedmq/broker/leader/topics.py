@@ -55,7 +55,7 @@ class Topics:
         async for attempt in self._metadata.on_conflict():
             with attempt:
                 topic = self._topic(name, topic_uid)
-                if revision not in (0, self._metadata.view.topic_revision(name)):
+                if revision not in (0, self._metadata.view.topic_version(name)):
                     raise StaleMetadata(f"{name} was changed by somebody else meanwhile: look at it again")
                 new = altered(topic, change)
                 if change.partitions is not None:

@@ -38,6 +38,7 @@ from seaweedmq.core.identity import EtcdState, Refuse, StorageState, decide
 from seaweedmq.core.lineage.reconstruction import Reconstructed
 from seaweedmq.errors import Conflict, Corrupt, InvalidArgument, OutOfRange
 from seaweedmq.model.cluster import STORAGE_FORMAT, ClusterIdentity, StorageMarker
+from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import LowWatermarks, Topic, TopicName
 from seaweedmq.ports import Compare, Delete, Entry, MetaStore, Put, SegmentStore
@@ -130,10 +131,14 @@ async def recover_cluster(
     rng: random.Random,
     wall_us: Callable[[], int],
     planned: Callable[[Plan], Awaitable[None]] = _report_nothing,
+    lease_ttl_s: float = BrokerConfig().lease_ttl_s,
 ) -> Plan:
     """Plan the recovery of etcd from the storage, and carry it out if ``apply`` is set and the plan has no problems.
 
-    ``planned`` gets the plan before anything is written to etcd.
+    Args:
+        planned: gets the plan before anything is written to etcd.
+        lease_ttl_s: longest lease of a broker. One that has not heard that etcd is lost acknowledges records until its
+            lease is over by its own clock, so nothing is sealed before that.
 
     Raises:
         InvalidArgument: If the storage holds no cluster, or another one than etcd.
@@ -150,17 +155,24 @@ async def recover_cluster(
         )
     if marker is not None:
         store.bind(marker.cluster_id)
-    found = await _find_etcd(meta)
     new_id = marker.cluster_id if marker is not None else f"{rng.getrandbits(CLUSTER_ID_BITS):032x}"
-    state = _state(found, StorageState(uri=store.uri, marker=marker, has_topics=has_topics), new_id)
-    if state is EtcdCondition.IN_STEP:
-        plan = Plan(state=state, cluster_id=new_id, generation=_generation(found))
-        await planned(plan)
-        return plan
-    plan = await _plan(store, marker, found, state, new_id, apply=apply, now_us=wall_us())
+    storage = StorageState(uri=store.uri, marker=marker, has_topics=has_topics)
+
+    async def plan_now(*, fences: bool) -> Plan:
+        found = await _find_etcd(meta)
+        state = _state(found, storage, new_id)
+        if state is EtcdCondition.IN_STEP:
+            return Plan(state=state, cluster_id=new_id, generation=_generation(found))
+        return await _plan(store, marker, found, state, new_id, apply=fences, now_us=wall_us())
+
+    plan = await plan_now(fences=False)
     await planned(plan)
-    if apply and not plan.problems:
-        await until_ended(meta)
+    if not apply or not plan.is_due or plan.problems:
+        return plan
+    await until_ended(meta)
+    await asyncio.sleep(lease_ttl_s)
+    plan = await plan_now(fences=True)
+    if plan.is_due and not plan.problems:
         await _Application(store, meta, plan, rng).run(marker)
     return plan
 

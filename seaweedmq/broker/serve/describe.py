@@ -73,7 +73,7 @@ class Descriptions:
 
     def _is_newer(self, awaited: AwaitedTopic) -> bool:
         """Than what is known to who waits for it."""
-        return self._is_known(awaited) and self._view.topic_revision(awaited.name) > awaited.above
+        return self._is_known(awaited) and self._view.topic_version(awaited.name) > awaited.above
 
     async def stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
         """See ``model.calls.TopicStats``."""

@@ -9,6 +9,7 @@ from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.broker.upkeep.compaction import AutoCompaction
 from seaweedmq.broker.upkeep.conversion import Conversion
+from seaweedmq.broker.upkeep.producer_documents import ProducerDocuments
 from seaweedmq.broker.upkeep.share import is_looked_after
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.clock_doubt import doubt_s
@@ -70,6 +71,7 @@ class Maintenance:
         names that its tables had. Whoever made or removed others, on whatever broker, may have been killed before it
         could tell."""
         self._complaints = Complaints(log)
+        self._producers = ProducerDocuments(store, self._complaints)
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> None:
@@ -88,6 +90,7 @@ class Maintenance:
             for known in (self._emptied, self._files_due, self._seen, self._published):
                 for name in known.keys() - self._view.topics.keys():
                     del known[name]
+            self._producers.forget(self._producers.topics - self._view.topics.keys())
             for name in list(self._view.topics):
                 try:
                     await self._look_after(name)
@@ -148,6 +151,9 @@ class Maintenance:
             expired = [f for f in expired if f.segment not in needed]
         if expired:
             await self._record_removed(topic, [f for of_segment in files.values() for f in of_segment], expired)
+        losing_logs = {f.segment for f in expired if f.kind is FileKind.LOG}
+        await self._producers.write(topic, [s for s in segments if s.id in losing_logs])
+        if expired:
             await self._store.delete(expired)
             log.info("%s: deleted %s", topic.name, ", ".join(f.path for f in expired))
         pause_s = max(self._config.maintenance_interval_s, self._config.log_grace_s / 4)

@@ -1,14 +1,19 @@
 """Recovery of a lost or restored etcd from the storage, and brokers that continue with it."""
 
+from dataclasses import replace
+
 import pytest
 
 from seaweedmq.broker.recovery.cluster import EtcdCondition
 from seaweedmq.codec import keys
-from seaweedmq.errors import InvalidArgument, Unavailable
-from seaweedmq.model.calls import DescribeTopic, SplitSegment
+from seaweedmq.errors import InvalidArgument, StaleMetadata, Unavailable
+from seaweedmq.model.calls import AlterTopic, AwaitedTopic, AwaitTopics, DescribeTopic, SplitSegment
 from seaweedmq.model.description import ALL
+from seaweedmq.model.files import FileKind
+from seaweedmq.model.topic import TopicChange
 from seaweedmq.ports import Compare, Delete, Put
-from tests.broker.bed import NAME, Bed, story
+from seaweedmq.storage.store.memory import StorageOp
+from tests.broker.bed import CONFIG, NAME, Bed, story
 from tests.broker.recovery.lost_etcd import (
     copied,
     lose_etcd,
@@ -143,6 +148,56 @@ async def test_an_etcd_restored_from_before_a_split(bed: Bed) -> None:
     await bed.until(lambda: len(host.inspect.view.segments_of(NAME)) >= 3)
     after = host.inspect.view.segments[NAME]
     assert plain(after[0]) == plain(before[0])
+
+
+@story
+async def test_clients_believe_descriptions_of_a_recovered_etcd_though_it_counts_anew(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0])
+    await (await (await bed.primary(hosts[0])).publisher()).store(3)
+    for change in range(30):
+        await hosts[0].api.call(AlterTopic(NAME, TopicChange(retention_s=1e6 + change)))
+    before = await hosts[0].api.call(DescribeTopic(NAME))
+    await until_documented(bed, hosts[0])
+    await mark(bed)
+    awaited = AwaitedTopic(name=NAME, topic_uid=before.topic.uid, above=before.revision)
+    await stop_all(bed)
+    lose_etcd(bed)
+    await recover(bed)
+    (host,) = await bed.cluster(1)
+    await bed.until(lambda: NAME in host.inspect.view.topics)
+    assert bed.etcd.server.revision < before.revision
+    told = await host.api.call(AwaitTopics((awaited,), 1.0))
+    after = await host.api.call(DescribeTopic(NAME))
+    assert [d.topic.uid for d in told.changed] == [before.topic.uid]
+    assert after.revision > before.revision
+    changed = AlterTopic(NAME, TopicChange(retention_s=5e5), before.topic.uid, after.revision)
+    assert (await host.api.call(changed)).revision > after.revision
+    with pytest.raises(StaleMetadata):
+        await host.api.call(AlterTopic(NAME, TopicChange(retention_s=6e5), before.topic.uid, before.revision))
+
+
+@story
+async def test_producers_of_a_sealed_segment_outlive_its_log_files(bed: Bed) -> None:
+    hosts = await bed.cluster(2, replace(CONFIG, log_grace_s=4.0, log_roll_age_s=2.0, maintenance_interval_s=1.0))
+    await bed.topic(hosts[0], replicas=2)
+    await (await (await bed.primary(hosts[0])).publisher()).store(3)
+    await hosts[0].api.call(SplitSegment(NAME, 0))
+    await bed.until(lambda: bed.files(FileKind.TABLE) != [])
+    bed.faults.failing[StorageOp.PUT] = "no space left on device"
+    await bed.until(lambda: not [log for log in bed.files(FileKind.LOG) if log.segment == 0])
+    bed.faults.failing.clear()
+    await bed.until(lambda: "topics/test/topic/producers-00000000.json" in bed.store.files)
+    await until_documented(bed, hosts[0])
+    await mark(bed)
+    before = hosts[0].inspect.view.segments[NAME][0]
+    assert [s.next_sequence for s in before.sequences] == [3]
+    await stop_all(bed)
+    lose_etcd(bed)
+    await recover(bed)
+    (host,) = await bed.cluster(1)
+    await bed.until(lambda: NAME in host.inspect.view.topics)
+    assert host.inspect.view.segments[NAME][0] == before
 
 
 @story

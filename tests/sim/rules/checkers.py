@@ -4,7 +4,7 @@
 ``tests.support.history``. A checker returns sentences; an empty list is good news.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -14,7 +14,7 @@ from seaweedmq.codec.metadata import broker_from_json, segment_from_json, topic_
 from seaweedmq.model.group_record import GroupRecord
 from seaweedmq.model.group_record import Owner as GroupOwner
 from seaweedmq.model.ring import is_partition
-from seaweedmq.model.segment import Segment
+from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import Changes, Entry, Snapshot
 from tests.support.history import History, Outcome, Sent, Violation, short
@@ -190,8 +190,12 @@ class GroupOffsetsNeverFall:
 class Recovered:
     """A recovered etcd has every topic that was lost, its segments as they were sealed, and no position further back.
 
-    Not judged: topics and segments whose creation or seal the storage may not have heard of.
+    Not judged: topics and segments whose creation or seal the storage had no record of.
     """
+
+    def __init__(self, documented: Set[SegmentId]) -> None:
+        """``documented``: segments that documents in the storage had as sealed when etcd was lost."""
+        self._documented = documented
 
     def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
         for name, topic in before.topics.items():
@@ -212,7 +216,8 @@ class Recovered:
             for what in ("slots", "predecessors", "start_offset"):
                 if getattr(found, what) != getattr(segment, what):
                     yield f"{segment}: {what} is {getattr(found, what)}, it was {getattr(segment, what)}"
-            if not segment.is_open and found.end_offset != segment.end_offset:
+            may_differ = segment.is_open or (found.is_open and segment.key not in self._documented)
+            if not may_differ and found.end_offset != segment.end_offset:
                 yield f"{segment} ends at {found.end_offset}, it was sealed at {segment.end_offset}"
 
 
@@ -226,6 +231,8 @@ class ClusterHistory:
         self.seals = 0
         self.lost: ClusterState | None = None
         """State at the moment at which etcd was lost or restored, until it is recovered: no revision is judged then."""
+        self._documented: frozenset[SegmentId] = frozenset()
+        """Segments that documents in the storage had as sealed at that moment."""
         self.on_sealed: Callable[[Segment, int], None] = lambda segment, epoch_before: None
         self.on_group: Callable[[GroupRecord], None] = lambda record: None
         self._checkers: tuple[Checker, ...] = (
@@ -237,9 +244,15 @@ class ClusterHistory:
             GroupOffsetsNeverFall(),
         )
 
-    def on_lost(self, left: Snapshot) -> None:
-        """Etcd was replaced by another one, which has this content."""
-        self.lost = self.lost or self.state
+    @property
+    def last_known(self) -> ClusterState:
+        """State of the cluster, which etcd may have lost."""
+        return self.lost or self.state
+
+    def on_lost(self, left: Snapshot, documented: Iterable[SegmentId]) -> None:
+        """Etcd was replaced by another one, which has this content. ``documented``: see :class:`Recovered`."""
+        if self.lost is None:
+            self.lost, self._documented = self.state, frozenset(documented)
         self.state = ClusterState(addresses=dict(self.state.addresses))
         self.state.apply(Changes(left.revision, left.entries, ()))
 
@@ -247,7 +260,7 @@ class ClusterHistory:
         """Judge the recovered content by what was lost."""
         assert self.lost is not None
         before, self.lost = self.lost, None
-        for sentence in Recovered().check(before, self.state, Changes(self.state.revision, (), ())):
+        for sentence in Recovered(self._documented).check(before, self.state, Changes(self.state.revision, (), ())):
             self.violations.append(Violation(Recovered.__name__, sentence))
 
     def on_change(self, changes: Changes) -> None:

@@ -17,6 +17,8 @@ NEWS_KEPT_S = 5.0
 """A backup that is older than this is older than the storage's marker: the leader raises that every 2 s."""
 RECOVERED_S_MAX = 60.0
 RETRY_S = 0.5
+WATCHED_S_MAX = 5.0
+"""The checkers follow etcd within this time."""
 
 
 class EtcdLost:
@@ -63,6 +65,7 @@ class EtcdLost:
                     apply=True,
                     rng=self._rng,
                     wall_us=world.clocks.here_us,
+                    lease_ttl_s=world.scenario.broker.lease_ttl_s,
                 )
             except SeaweedMQError as error:
                 world.note(owner.name, f"is not done: {error!r}")
@@ -72,6 +75,9 @@ class EtcdLost:
             if plan.problems or plan.state is EtcdCondition.IN_STEP:
                 why = "; ".join(plan.problems) or "etcd is taken for one that is in step"
                 world.violations.append(Violation("not recovered", why))
+            async with asyncio.timeout(WATCHED_S_MAX):
+                while world.cluster.state.revision < world.etcd.server.revision:  # noqa: ASYNC110 - time is virtual
+                    await asyncio.sleep(0.001)
             world.cluster.on_recovered()
             return
         world.violations.append(Violation("not recovered", f"etcd is not recovered within {RECOVERED_S_MAX:g} s"))
