@@ -70,6 +70,17 @@ async def test_history_is_compacted_without_an_operator(tmp_path: Path, monkeypa
         await store.close()
 
 
+@pytest.mark.integration
+async def test_transactions_in_memory_are_bounded_by_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "SNAPSHOT_ENTRIES", 50)
+    async with LocalEtcd(tmp_path / "etcd", fsync=False) as etcd:
+        store = EtcdMetaStore(etcd.endpoint, rng=random.Random(1))
+        for _ in range(100):
+            await store.transact([], [Put("/k", b"again")])
+        assert list((tmp_path / "etcd" / "data" / "member" / "snap").glob("*.snap"))
+        await store.close()
+
+
 async def _read_history(store: EtcdMetaStore) -> None:
     """Watch from the beginning, again and again."""
     while True:
