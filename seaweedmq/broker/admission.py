@@ -1,8 +1,8 @@
-"""Admission of a broker to its cluster: nothing is served before etcd and storage were found to belong together.
+"""Admission of a broker to its cluster: a broker serves nothing before etcd and storage prove to belong together.
 
-``core.identity`` decides. A broker that is refused for a reason that an operator mends (a mount, an etcd to recover)
-answers every call with that reason and asks again; it is admitted once the reason is gone. The mirror of the metadata
-asks before it believes a listing, so an etcd that is lost or restored while the broker runs halts it likewise.
+``core.identity`` decides. A refused broker answers every call with the reason and its remedy, reports NOT_SERVING, and
+decides again until an operator has mended the cause; its process never ends for that. The mirror of the metadata asks
+before it applies a listing, so an etcd that is lost or restored while the broker runs halts the broker likewise.
 """
 
 import logging
@@ -13,7 +13,7 @@ from seaweedmq.broker.readiness import Readiness
 from seaweedmq.codec import keys
 from seaweedmq.codec.cluster import identity_from_json, identity_to_json
 from seaweedmq.core.identity import Create, Decision, EtcdState, Join, Refuse, StorageState, decide
-from seaweedmq.errors import Corrupt, InvalidArgument, SeaweedMQError, StorageFailed, Unavailable, Unsupported
+from seaweedmq.errors import Corrupt, SeaweedMQError, StorageFailed, Unavailable, Unsupported
 from seaweedmq.model.cluster import ClusterIdentity
 from seaweedmq.ports import Compare, MetaStore, Put, SegmentStore, Snapshot
 from seaweedmq.runtime.retrying import backoff, retrying
@@ -28,12 +28,8 @@ CLUSTER_ID_BITS = 64
 
 
 class NotAdmitted(Unavailable):
-    """The broker's etcd and storage do not belong together, or an operator has to recover etcd. Mend it: the broker
-    resumes by itself."""
-
-
-class WrongCluster(InvalidArgument):
-    """The broker's etcd and storage belong to different clusters, or to another build. Correct its options."""
+    """The broker's etcd and storage do not belong together, or etcd has to be recovered. The message has the remedy;
+    the broker resumes by itself."""
 
 
 class Admission:
@@ -49,7 +45,7 @@ class Admission:
         readiness: Readiness,
         halted: Callable[[], None],
     ) -> None:
-        """``halted`` is called when a broker that was admitted is not any longer."""
+        """``halted`` is called when a broker that was admitted is refused."""
         self._readiness = readiness
         self._meta = meta
         self._store = store
@@ -71,11 +67,10 @@ class Admission:
             raise NotAdmitted(f"broker {self._address} is starting: retry")
 
     async def admit(self) -> None:
-        """Read etcd and storage; return once they belong together and the storage is bound to the cluster.
+        """Bind the storage to its cluster if etcd and storage belong together.
 
         Raises:
-            NotAdmitted: If they do not, and that may heal.
-            WrongCluster: If they never will, on the first call.
+            NotAdmitted: If they do not.
             StorageFailed, Unavailable: If one of them cannot be read.
         """
         for _ in range(CREATE_ATTEMPTS_MAX):
@@ -84,21 +79,18 @@ class Admission:
                 case Join(identity):
                     await self._join(identity)
                     return
-                case Refuse(reason, may_heal):
+                case Refuse(reason):
                     self._refuse(reason)
-                    if not may_heal and self._identity is None:
-                        raise WrongCluster(reason)
                     self.check()
                 case Create():
                     await self._create(decision)
-        raise Unavailable("the identity of the cluster changes again and again: retry")
+        raise Unavailable("the identity of the cluster keeps changing: retry")
 
     async def admit_first(self) -> None:
-        """As :meth:`admit`, at the start of the broker: wait for etcd, and for what an operator mends.
+        """Admit the broker at its start: wait for etcd, and for the operator who mends a refusal.
 
         Raises:
-            WrongCluster: If etcd and storage belong to different clusters.
-            StorageFailed: If the storage cannot be read, or the marker of a new cluster not be written.
+            StorageFailed: If the storage cannot be read, or takes no marker, and the broker was not refused before.
         """
         await retrying(backoff(self._rng, RETRY_FIRST_S, RETRY_MOST_S), on=self._may_heal)(self.admit)
 
@@ -135,9 +127,7 @@ class Admission:
         return self._readiness.reasons.get(CLUSTER, "")
 
     def _may_heal(self, error: BaseException) -> bool:
-        if not isinstance(error, SeaweedMQError) or isinstance(error, WrongCluster):
-            return False
-        return bool(self._refusal) or not isinstance(error, StorageFailed)
+        return isinstance(error, SeaweedMQError) and (bool(self._refusal) or not isinstance(error, StorageFailed))
 
     async def _decide(self) -> Decision:
         """Read etcd between two looks at the marker, and decide.
@@ -152,7 +142,7 @@ class Admission:
             if marker is None:
                 marker = await self._store.read_marker()
         except (Corrupt, Unsupported) as error:
-            return Refuse(str(error), may_heal=False)
+            return Refuse(str(error))
         has_topics = identity is None and bool((await self._meta.list(keys.TOPICS)).entries)
         stores_topics = (marker is None or identity is None) and await self._store.has_topics()
         decision = decide(
@@ -163,9 +153,8 @@ class Admission:
         known = self._identity
         if isinstance(decision, Join) and known is not None and decision.identity.cluster_id != known.cluster_id:
             return Refuse(
-                f"etcd and storage belong to cluster {decision.identity.cluster_id} by now, and this broker to "
-                f"{known.cluster_id}: restore them, or start the broker again",
-                may_heal=True,
+                f"etcd and storage now belong to cluster {decision.identity.cluster_id}, and this broker to "
+                f"{known.cluster_id}: restore both, or restart the broker"
             )
         return decision
 

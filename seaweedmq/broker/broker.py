@@ -199,7 +199,6 @@ class Broker:
         what is assigned.
 
         Raises:
-            InvalidArgument: etcd and storage belong to different clusters.
             StorageFailed: the storage cannot be written, for another reason than lack of space.
             AlreadyExists: another broker holds the address.
         """

@@ -22,6 +22,7 @@ from seaweedmq.codec.documents import topic_from_document
 from seaweedmq.codec.frame import HEADER_BYTES, FrameHeader, decode_header
 from seaweedmq.codec.paths import (
     TOPIC_DOCUMENT,
+    TOPICS,
     batch_dir,
     document_path,
     sink_dir,
@@ -37,7 +38,7 @@ from seaweedmq.codec.staged import (
     progress_from_bytes,
     progress_to_bytes,
 )
-from seaweedmq.errors import Corrupt, NotFound
+from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.frames import Frames
 from seaweedmq.model.staged import Done, Manifest, Progress, StagedFile
 from seaweedmq.model.topic import Topic, TopicName
@@ -145,7 +146,7 @@ class StagedBatch:
                 for folder in (self.folder.parent.parent, self.folder.parent, self.folder):
                     folder.mkdir(exist_ok=True)  # never the topic's: it would come to life again
             except FileNotFoundError:
-                raise _deleted(self._topic) from None
+                raise _missing(self._root, self._topic) from None
             file = StagingFile(self.folder, label)
             done = False
             try:
@@ -248,7 +249,7 @@ class StagedSink:
                 for each in (folder.parent, folder):
                     each.mkdir(exist_ok=True)
             except FileNotFoundError:
-                raise _deleted(self._topic) from None
+                raise _missing(self._root, self._topic) from None
             if any(sink_of_mark(other.name) == self._sink for other in folder.iterdir()):
                 raise NotFound(
                     f"topic {self._topic} was deleted and created again since this query began to write to it: begin "
@@ -391,8 +392,13 @@ def remove_tree(folder: Path) -> None:
     shutil.rmtree(folder)
 
 
-def _deleted(topic: TopicName) -> NotFound:
-    return NotFound(f"topic {topic} is not in the storage any more: it was deleted")
+def _missing(root: Path, topic: TopicName) -> SeaweedMQError:
+    """The error of a topic without a folder: a storage without any topics is a mount that fell away."""
+    if not (root / TOPICS).is_dir():
+        return StorageFailed(
+            f"storage {root} holds no topics, so it is not mounted or is another folder: mount it, then retry"
+        )
+    return NotFound(f"topic {topic} is no longer in the storage: it was deleted")
 
 
 def _write_new(path: Path, data: bytes) -> None:

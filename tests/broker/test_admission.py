@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,14 +11,16 @@ from seaweedmq.codec import keys
 from seaweedmq.codec.cluster import identity_from_json, identity_to_json, marker_from_document
 from seaweedmq.codec.paths import CLUSTER_DOCUMENT
 from seaweedmq.coordination.memory import Backup
-from seaweedmq.errors import InvalidArgument, Unavailable
+from seaweedmq.errors import Unavailable
 from seaweedmq.model.calls import CreateTopic, DescribeTopic, ListTopics, SealSegment
 from seaweedmq.model.cluster import ClusterIdentity, StorageMarker
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.segment import SegmentId
 from seaweedmq.model.topic import TopicName, TopicSpec
 from seaweedmq.ports import Delete, Put
-from seaweedmq.storage.store.memory import MemorySegmentStore
-from tests.broker.bed import NAME, Bed, Host, story, values
+from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp
+from tests.broker.bed import NAME, Bed, Faults, Host, story, values
+from tests.broker.upkeep.test_maintenance import QUICK
 
 OTHER = TopicName("test", "other")
 MARKER_KEPT_S = 3.0
@@ -110,14 +113,40 @@ async def test_a_broker_whose_storage_is_not_mounted_waits_for_it(bed: Bed) -> N
 
 
 @story
-async def test_a_broker_with_the_storage_of_another_cluster_ends_at_its_start(bed: Bed) -> None:
-    await bed.cluster(1)
+async def test_a_broker_with_the_storage_of_another_cluster_serves_nothing_and_does_not_end(bed: Bed) -> None:
+    (first,) = await bed.cluster(1)
     other = MemorySegmentStore(bed.wall_us)
     await other.create_marker(StorageMarker(cluster_id="c-other", format=1, generation=0, etcd_revision=1))
-    host = bed.host(store=other)
-    with pytest.raises(InvalidArgument, match="belongs to cluster c-other, and etcd to cluster c-"):
-        await bed.network.spawn(host.owner, host.broker.start())
-    await host.stop()
+    files = dict(other.files)
+    host, starting = begin(bed, other)
+    await asyncio.sleep(20)
+    reason = await refusal(host)
+    assert f"storage memory belongs to cluster c-other, and etcd to cluster {identity(bed).cluster_id}" in reason
+    assert "correct --storage or --etcd" in reason
+    assert not starting.done()
+    assert not host.broker.readiness.is_ready
+    assert len(first.inspect.view.brokers) == 1, "it is not registered"
+    assert other.files == files
+    other.files = bed.store.files
+    await starting
+    assert host.broker.readiness.is_ready
+
+
+@story
+async def test_a_broker_that_starts_while_the_leader_raises_the_marker_is_admitted(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    (first,) = await bed.cluster(1)
+    faults = Faults()
+    third, starting = begin(bed, MemorySegmentStore(bed.wall_us, faults, files=bed.store.files))
+    held = faults.hold(StorageOp.MARKER)
+    before = marker(bed).etcd_revision
+    await bed.topic(first)
+    await bed.until(lambda: marker(bed).etcd_revision > before)
+    held.set()
+    await starting
+    assert await third.api.call(ListTopics())
+    assert not [record for record in caplog.records if "refused" in record.getMessage()]
 
 
 @story
@@ -237,4 +266,27 @@ async def test_a_storage_that_loses_its_marker_takes_nothing_until_it_is_back(be
     assert again.ready.next_sequence == 4, "what was sent meanwhile is written once the storage is back"
     await again.store()
     reader = await primary.subscriber()
+    assert await reader.until(5) == values(1, 5)
+
+
+@story
+async def test_a_storage_that_is_away_for_long_is_not_taken_for_one_that_retention_has_emptied(bed: Bed) -> None:
+    settings = replace(QUICK, segment_retention_s=15.0, cache_age_s=5.0)
+    hosts = await bed.cluster(2, settings)
+    await bed.topic(hosts[0], retention_s=7 * 86_400.0)
+    publisher = await (await bed.primary(hosts[0])).publisher()
+    await publisher.store(frames=5)
+    await hosts[0].api.call(SealSegment(NAME, 0))
+    await bed.until(lambda: bed.files(FileKind.TABLE))
+    await asyncio.sleep(2 * settings.segment_retention_s)
+    mounted, bed.store.files = bed.store.files, {}
+    await hosts[0].api.call(SealSegment(NAME, 1))
+    await asyncio.sleep(5 * settings.segment_retention_s)
+    assert not bed.store.files, "nothing is created beneath the mount"
+    tables = [path for path in mounted if "/table/" in path]
+    bed.store.files = mounted
+    await asyncio.sleep(settings.segment_retention_s)
+    assert tables == [path for path in bed.store.files if "/table/" in path]
+    assert hosts[0].inspect.view.segment(SegmentId(NAME, 0)) is not None, "the segment is not pruned"
+    reader = await hosts[0].subscriber()
     assert await reader.until(5) == values(1, 5)

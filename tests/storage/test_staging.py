@@ -9,6 +9,7 @@ import pytest
 from xxhash import xxh3_64_intdigest
 
 from seaweedmq.codec.frame import FrameHeader, encode_header
+from seaweedmq.codec.paths import TOPICS
 from seaweedmq.errors import Corrupt, NotFound
 from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.ring import WHOLE_RING
@@ -79,12 +80,14 @@ def test_a_task_that_fails_leaves_nothing(sink: StagedSink) -> None:
 
 
 def test_a_topic_that_was_deleted_does_not_come_to_life_by_what_is_staged_for_it(tmp_path: Path) -> None:
+    topics = tmp_path / TOPICS
+    topics.mkdir()
     with (
-        pytest.raises(NotFound, match="topic shop/orders is not in the storage any more"),
+        pytest.raises(NotFound, match="topic shop/orders is no longer in the storage"),
         StagedSink(tmp_path, NAME, "q-1").batch(0).staging("0"),
     ):
         raise AssertionError("there is no place for it")
-    assert list(tmp_path.iterdir()) == []
+    assert list(topics.iterdir()) == []
 
 
 def test_what_was_noted_last_is_what_is_known(sink: StagedSink) -> None:
@@ -184,9 +187,11 @@ def test_a_sink_keeps_to_its_topic_though_another_one_takes_the_name(tmp_path: P
 
 
 def test_a_sink_of_a_namespace_that_is_not_there_brings_nothing_to_life(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="topic shop/orders is not in the storage any more"):
+    topics = tmp_path / TOPICS
+    topics.mkdir()
+    with pytest.raises(NotFound, match="topic shop/orders is no longer in the storage"):
         StagedSink(tmp_path, NAME, "q-1").keep_to(7)
-    assert list(tmp_path.iterdir()) == []
+    assert list(topics.iterdir()) == []
 
 
 def test_which_topic_a_sink_keeps_to_is_forgotten_long_after_the_sink_is_gone(tmp_path: Path, sink: StagedSink) -> None:

@@ -49,6 +49,7 @@ async def run_broker(
             store.root,
             row_group_bytes=config.table_row_group_bytes,
             table_grace_s=config.table_grace_s,
+            cluster_id=lambda: store.cluster_id,
             rng=rng,
         )
         gateway = open_gateway(config)

@@ -83,6 +83,11 @@ class FileSegmentStore:
         for pool in (self._writes, self._syncs, self._reads, self._documents):
             await asyncio.to_thread(pool.shutdown)
 
+    @property
+    def cluster_id(self) -> str | None:
+        """Id of the cluster that the store is bound to."""
+        return self._guard.cluster_id
+
     def bind(self, cluster_id: str) -> None:
         self._guard.bind(cluster_id)
 
@@ -140,7 +145,7 @@ class FileSegmentStore:
         final = self.root / log_path(topic, segment, base_offset, writer)
 
         def put() -> None:
-            directory = file_io.make_directories(self.root, log_dir(topic, segment))
+            directory = self._make_directories(log_dir(topic, segment))
             if final.exists():
                 raise FileExistsError
             with file_io.written_aside(directory) as temporary:
@@ -209,7 +214,7 @@ class FileSegmentStore:
             self._syncs,
             "write",
             self.root / removed_dir(topic),
-            lambda: record_removed(self.root, topic, uid, removed),
+            lambda: record_removed(self.root, topic, uid, removed, beside=self._guard.beside),
         )
 
     async def removed(self, topic: TopicName, uid: int) -> Mapping[int, int]:
@@ -221,7 +226,7 @@ class FileSegmentStore:
         marker = self.root / fence_path(topic, uid, segment)
 
         def put() -> None:
-            directory = file_io.make_directories(self.root, str(marker.parent.relative_to(self.root)))
+            directory = self._make_directories(str(marker.parent.relative_to(self.root)))
             # Renamed even over one that is there: a change of its own makes a client of a network file system forget
             # what it knew of the folder, and the listing that follows has to show what others wrote.
             with file_io.written_aside(directory) as temporary:
@@ -258,7 +263,7 @@ class FileSegmentStore:
 
     async def put_documents(self, topic: TopicName, documents: Mapping[str, bytes], *, is_durable: bool = True) -> None:
         def put() -> None:
-            directory = file_io.make_directories(self.root, topic_dir(topic))
+            directory = self._make_directories(topic_dir(topic))
             with contextlib.ExitStack() as aside:
                 renames = []
                 for name, content in documents.items():
@@ -385,10 +390,13 @@ class FileSegmentStore:
         with file_io.written_aside(self.root) as probe:
             probe.write_bytes(b"\0")
 
+    def _make_directories(self, relative: str) -> Path:
+        return file_io.make_directories(self.root, relative, beside=self._guard.beside)
+
     def _create_exclusively(self, relative: str) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         for _ in range(CREATE_ATTEMPTS):
-            file_io.make_directories(self.root, relative.rpartition("/")[0])
+            self._make_directories(relative.rpartition("/")[0])
             with contextlib.suppress(FileNotFoundError):
                 return os.open(self.root / relative, flags, 0o644)
         return os.open(self.root / relative, flags, 0o644)

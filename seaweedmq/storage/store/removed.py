@@ -15,8 +15,10 @@ from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.store import file_io
 
 
-def record_removed(root: Path, topic: TopicName, uid: int, removed: Mapping[int, int]) -> None:
+def record_removed(root: Path, topic: TopicName, uid: int, removed: Mapping[int, int], *, beside: str = "") -> None:
     """Record durably the offset below which the records of each segment are removed.
+
+    ``beside``: see ``file_io.make_directories``.
 
     Raises:
         OSError: If the directory refuses.
@@ -25,7 +27,7 @@ def record_removed(root: Path, topic: TopicName, uid: int, removed: Mapping[int,
     rising = {segment: offset for segment, offset in removed.items() if offset > known.get(segment, 0)}
     if not rising:
         return
-    directory = file_io.make_directories(root, removed_dir(topic))
+    directory = file_io.make_directories(root, removed_dir(topic), beside=beside)
     for segment, offset in rising.items():
         (directory / RemovedMark(segment, offset, uid).file_name).touch()
     file_io.sync_directories(root, directory)

@@ -8,7 +8,7 @@ import random
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from seaweedmq.core.clock_doubt import WallWatch, doubt_s
@@ -48,12 +48,15 @@ class ProcessTableConverter:
         root: Path,
         *,
         rng: random.Random,
+        cluster_id: Callable[[], str | None] = lambda: None,
         row_group_bytes: int = ROW_GROUP_BYTES,
         table_grace_s: float = TABLE_GRACE_S,
         idle_s: float = IDLE_S,
         timeout_s: float = CONVERT_TIMEOUT_S,
     ) -> None:
+        """``cluster_id`` returns the id of the cluster whose marker the root has to hold; None to require none."""
         self._root = root
+        self._cluster_id = cluster_id
         self._row_group_bytes = row_group_bytes
         self._table_grace_s = table_grace_s
         self._idle_s = idle_s
@@ -87,6 +90,7 @@ class ProcessTableConverter:
             topic,
             encode_conversion(
                 self._root,
+                self._cluster_id(),
                 topic,
                 logs,
                 end_offset,
@@ -108,6 +112,7 @@ class ProcessTableConverter:
             topic,
             encode_compaction(
                 self._root,
+                self._cluster_id(),
                 topic,
                 tables,
                 row_group_bytes=self._row_group_bytes,
@@ -124,7 +129,11 @@ class ProcessTableConverter:
         """
         answer = await self._answer(
             encode_reconciliation(
-                self._root, topic, table_grace_s=self._table_grace_s, confirmed_us=self._confirmed_us()
+                self._root,
+                self._cluster_id(),
+                topic,
+                table_grace_s=self._table_grace_s,
+                confirmed_us=self._confirmed_us(),
             )
         )
         self._warn(topic.name, answer.warning)

@@ -1,10 +1,11 @@
 """What the broker and its table worker say to each other: one JSON object a line.
 
-Requests, each with ``"root", "topic" (as codec.metadata), "table_grace_s", "confirmed_us"``: ``{"kind": "convert",
-"logs": [file], "end_offset", "row_group_bytes"}``; ``{"kind": "compact", "tables": [file], "row_group_bytes"}`` to
-merge tables; and ``{"kind": "reconcile"}``, which brings the Delta log of the topic in line with its tables. The others
-do so as well. ``confirmed_us`` is the time that the broker's clocks confirm for ``table_grace_s``: the worker, which
-ends when it is idle, can confirm none.
+Requests, each with ``"root", "cluster_id", "topic" (as codec.metadata), "table_grace_s", "confirmed_us"``: ``{"kind":
+"convert", "logs": [file], "end_offset", "row_group_bytes"}``; ``{"kind": "compact", "tables": [file],
+"row_group_bytes"}`` to merge tables; and ``{"kind": "reconcile"}``, which brings the Delta log of the topic in line
+with its tables. The others do so as well. The root must hold the marker of ``cluster_id``, unless that is null.
+``confirmed_us`` is the time that the broker's clocks confirm for ``table_grace_s``: the worker, which ends when it is
+idle, can confirm none.
 
 Answer: ``{"tables": [file], "warning"}``, where the warning tells why the log is not in line, and is null if it is; or
 ``{"error": code, "message"}``. A file is the fields of ``model.files.SegmentFile``.
@@ -34,6 +35,7 @@ class Answer(NamedTuple):
 
 def encode_conversion(
     root: Path,
+    cluster_id: str | None,
     topic: Topic,
     logs: Sequence[SegmentFile],
     end_offset: int | None,
@@ -48,11 +50,12 @@ def encode_conversion(
         "end_offset": end_offset,
         "row_group_bytes": row_group_bytes,
     }
-    return _line({"kind": CONVERT, **_common(root, topic, table_grace_s, confirmed_us), **convert})
+    return _line({"kind": CONVERT, **_common(root, cluster_id, topic, table_grace_s, confirmed_us), **convert})
 
 
 def encode_compaction(
     root: Path,
+    cluster_id: str | None,
     topic: Topic,
     tables: Sequence[SegmentFile],
     *,
@@ -62,17 +65,22 @@ def encode_compaction(
 ) -> bytes:
     """One line."""
     compact = {"tables": [file_fields(f) for f in tables], "row_group_bytes": row_group_bytes}
-    return _line({"kind": COMPACT, **_common(root, topic, table_grace_s, confirmed_us), **compact})
+    return _line({"kind": COMPACT, **_common(root, cluster_id, topic, table_grace_s, confirmed_us), **compact})
 
 
-def encode_reconciliation(root: Path, topic: Topic, *, table_grace_s: float, confirmed_us: int) -> bytes:
+def encode_reconciliation(
+    root: Path, cluster_id: str | None, topic: Topic, *, table_grace_s: float, confirmed_us: int
+) -> bytes:
     """One line."""
-    return _line({"kind": RECONCILE, **_common(root, topic, table_grace_s, confirmed_us)})
+    return _line({"kind": RECONCILE, **_common(root, cluster_id, topic, table_grace_s, confirmed_us)})
 
 
-def _common(root: Path, topic: Topic, table_grace_s: float, confirmed_us: int) -> dict[str, Any]:
+def _common(
+    root: Path, cluster_id: str | None, topic: Topic, table_grace_s: float, confirmed_us: int
+) -> dict[str, Any]:
     return {
         "root": str(root),
+        "cluster_id": cluster_id,
         "topic": topic_to_json(topic).decode(),
         "table_grace_s": table_grace_s,
         "confirmed_us": confirmed_us,
