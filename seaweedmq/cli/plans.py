@@ -1,9 +1,10 @@
 """Plans of a recovery as the command line shows them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from seaweedmq.broker.recovery.cluster import EtcdCondition, Plan, PlannedTopic
 from seaweedmq.cli.fields import Fields, topic_fields
+from seaweedmq.cli.output import cell
 from seaweedmq.model.topic import TopicName
 
 TOPIC_COLUMNS = [
@@ -70,6 +71,18 @@ def plan_row(topic: Fields) -> Fields:
         "new": sum(segment["new"] for segment in segments),
         "end_offsets": {segment["id"]: segment["end_offset"] for segment in still_open},
     }
+
+
+def plan_notes(plan: Plan, ends: Mapping[TopicName, Mapping[int, int | str]]) -> Iterator[str]:
+    """Yield a plan as lines for a log."""
+    for topic in plan_fields(plan, ends, is_applied=False)["topics"]:
+        row = plan_row(topic)
+        yield f"topic {row['topic']}: {row['segments']} segments, end offsets {cell(row['end_offsets'])}"
+    if plan.groups:
+        yield f"groups: {', '.join(f'{group} ({name})' for name, group in plan.groups)}"
+    if plan.removed:
+        yield f"topics that were deleted since the backup: {', '.join(map(str, plan.removed))}"
+    yield from plan.notes
 
 
 def _topic_fields(planned: PlannedTopic, ends: Mapping[int, int | str]) -> Fields:

@@ -177,6 +177,26 @@ async def recover_cluster(
     return plan
 
 
+async def is_recovery_due(store: SegmentStore, meta: MetaStore) -> bool:
+    """Whether etcd is lost or behind the storage; not of a cluster that is yet to be created.
+
+    Raises:
+        InvalidArgument: If etcd and storage do not belong together.
+        StorageFailed, Unavailable: If one of them cannot be read.
+    """
+    # Twice: brokers that create their cluster between two reads make it look as if the marker were missing.
+    for is_last in (False, True):
+        marker = await store.read_marker()
+        storage = StorageState(uri=store.uri, marker=marker, has_topics=await store.has_topics())
+        try:
+            if _state(await _find_etcd(meta), storage, "") is EtcdCondition.IN_STEP:
+                return False
+        except InvalidArgument:
+            if is_last:
+                raise
+    return True
+
+
 def _state(found: "_Found", storage: StorageState, new_id: str) -> EtcdCondition:
     """The condition of etcd, by the rule that brokers follow.
 

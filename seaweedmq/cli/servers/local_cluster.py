@@ -18,6 +18,7 @@ from seaweedmq.runtime.local_folder import STORAGE
 
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 60.0
+ETCD_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 60.0
 """A broker that has not stopped by then is killed. Above LEAVE_TIMEOUT_S + REPLICAS_TIMEOUT_S of ``broker.broker``: so
 long it may write out what it follows of others, as long as storage or etcd fail."""
@@ -86,6 +87,8 @@ async def local_cluster(
 ) -> AsyncIterator[LocalCluster]:
     """Start etcd (unless one is named) and brokers on the ports from ``port`` on; stop them all in the end.
 
+    If its own etcd has lost data that the storage has, the cluster recovers it; brokers serve nothing before that.
+
     Args:
         brokers: how many.
         data: folder for ``etcd`` and ``storage``; a cluster started on it again serves what it stored.
@@ -98,6 +101,8 @@ async def local_cluster(
         AlreadyExists: a port or the data folder is in use.
         StorageFailed: the data folder can not be made.
         Unavailable: a process ended while starting, or they did not find each other in time.
+        InvalidArgument: If etcd and storage belong to different clusters.
+        Conflict: If etcd is lost or behind the storage and cannot be recovered, or is not the cluster's own.
     """
     addresses = [f"{HOST}:{port + i}" for i in range(brokers)]
     kafka = [f"{HOST}:{kafka_port + i if kafka_port else 0}" for i in range(brokers)] if kafka_port is not None else []
@@ -118,6 +123,10 @@ async def local_cluster(
             await _spawn(children, address, str(etcd_endpoints), storage, options)
         if etcd is not None:
             await etcd.start()  # after the brokers, which wait for it, and take longer to begin
+        # Imported here: it loads while the brokers start.
+        from seaweedmq.cli.servers.recovery import recover_local
+
+        await recover_local(str(storage), str(etcd_endpoints), ETCD_TIMEOUT_S, is_own=etcd is not None)
         found = await _until_ready(children)
         yield LocalCluster(children, etcd, [found[child.process.pid] for child in children] if kafka else ())
 
