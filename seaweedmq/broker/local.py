@@ -15,6 +15,7 @@ from seaweedmq.broker.serve.start_offsets import StartOffsets
 from seaweedmq.broker.serve.tail import Standing, Tail, Tails
 from seaweedmq.codec.frame import Frame
 from seaweedmq.coordination.view import ClusterView
+from seaweedmq.core.lineage.problems import check_recoverable
 from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import NotFound, OutOfRange, StaleMetadata, Unavailable, fresh
 from seaweedmq.model.config import BrokerConfig
@@ -274,6 +275,7 @@ class LocalBroker:
             NotFound: no such topic or partition.
             StaleMetadata: another broker is its primary.
             Unavailable: nobody is at the moment.
+            Corrupt: If its open segment cannot be recovered; names the file.
         """
         known = self._partitions_of(name)
         partition = known.led.get(number)
@@ -285,6 +287,7 @@ class LocalBroker:
         segment = lineage[-1]
         if not segment.is_open:
             raise Unavailable(f"partition {number} of {name} has no open segment at the moment: retry")
+        check_recoverable(segment)
         found = self.lookup.try_segment(name, segment.id, topic.uid)
         if found is None or found.open is None:
             raise StaleMetadata(f"segment {segment} is served by broker {segment.primary}: refresh the metadata")

@@ -15,6 +15,7 @@ import pyarrow as pa
 from seaweedmq import aio
 from seaweedmq.client.client import Client
 from seaweedmq.client.subscribe.options import OnMissing
+from seaweedmq.core.lineage.problems import check_recoverable
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.subscribe import EARLIEST, Start, StartKind
@@ -122,6 +123,8 @@ async def _ask(client: Client, topic: TopicName) -> LiveTopic:
                     ends[segment.id] = segment.end_offset
                 elif segment.id in stats:
                     ends[segment.id] = stats[segment.id].high_watermark
+            for segment in description.segments:
+                check_recoverable(segment)
             unclear = sorted(s.id for s in description.segments if s.id not in ends)
             if unclear:
                 raise Unavailable(

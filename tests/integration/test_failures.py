@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient
 
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
+from seaweedmq.codec.slots import slot_of
 from seaweedmq.errors import Corrupt, SeaweedMQError
 from tests.faults.machines.cluster import Cluster, Node
 from tests.faults.machines.network import Loopback
@@ -331,6 +332,40 @@ async def test_a_damaged_file_is_named_and_never_served(cluster: Cluster, client
         await values(client, topic, got)
     assert got == [b"%d" % n + b"." * 100 for n in range(len(got))]
     assert len(got) < 1_000
+
+
+async def test_an_unrecoverable_segment_is_named_to_every_client_until_its_file_is_restored(
+    cluster: Cluster, client: aio.Client
+) -> None:
+    topic = "it/unrecoverable"
+    await client.admin.create_topic(topic, segments=2)
+    lower, upper = (next(k for k in (b"%d" % n for n in range(99)) if slot_of(k) // 32_768 == part) for part in (0, 1))
+    async with client.publisher(topic) as publisher:
+        for n in range(20):
+            await (await publisher.send(b"%d" % n, key=lower))
+        segment = next(s for s in await cluster.open_segments(topic) if s.id == 0)
+        victim = (await cluster.members())[segment.primary]
+        (log,) = (cluster.storage / "topics" / topic).glob("log/00000000/*.log")
+        await cluster.kill(victim)
+        sound = log.read_bytes()
+        log.write_bytes(sound[:300] + bytes([sound[300] ^ 1]) + sound[301:])
+        async with asyncio.timeout(20):
+            while not (await client.admin.describe_topic(topic)).segments[0].problem:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        with pytest.raises(Corrupt, match=log.name):
+            await (await publisher.send(b"lost", key=lower))
+        with pytest.raises(Corrupt, match=log.name):
+            await values(client, topic)
+        await (await publisher.send(b"other", key=upper))
+        shown = await asyncio.to_thread(run, "topic", "describe", topic, "--bootstrap", cluster.bootstrap)
+        assert log.name in shown.text
+        with pytest.raises(Corrupt, match=log.name):
+            await client.admin.seal_segment(topic, 0)
+        log.write_bytes(sound)
+        await client.admin.seal_segment(topic, 0)
+        await (await publisher.send(b"20", key=lower))
+    assert sorted(await values(client, topic)) == sorted([b"other", *(b"%d" % n for n in range(21))])
+    await client.admin.delete_topic(topic)
 
 
 async def test_foreign_files_are_left_alone(cluster: Cluster, client: aio.Client) -> None:

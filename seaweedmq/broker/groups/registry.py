@@ -21,6 +21,7 @@ from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.group.events import Changed, Limits, Reset
 from seaweedmq.core.group.machine import Group
+from seaweedmq.core.lineage.problems import check_recoverable
 from seaweedmq.errors import (
     Conflict,
     Corrupt,
@@ -295,8 +296,14 @@ class Groups:
         return record, committed
 
     async def _now(self, topic: TopicName) -> dict[int, int]:
-        """Where every segment ends now: sealed ones for good, open ones at what is committed."""
+        """Return the present end of every segment: sealed ones at their end, open ones at what is committed.
+
+        Raises:
+            Corrupt: If a segment cannot be recovered; names the file.
+        """
         marks = await self._watermarks.all_open(topic, self._config.rpc_timeout_s)
+        for segment in self._watermarks.segments(topic).values():
+            check_recoverable(segment)
         return {
             number: marks[number] if segment.end_offset is None else segment.end_offset
             for number, segment in self._watermarks.segments(topic).items()

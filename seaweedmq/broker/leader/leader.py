@@ -238,6 +238,7 @@ class Leader:
             topics=len(self._view.topics),
             open_segments=sum(map(len, self._view.open_segments.values())),
             under_replicated_segments=self._under_replicated(),
+            unrecoverable_segments=sum(bool(segment.problem) for segment in self.metadata.open_segments()),
             decisions=tuple(
                 sorted(
                     [*self.succession.decisions, *self.balancing.holds.values()], key=lambda decision: decision.at_us

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -111,6 +111,22 @@ class Succession:
         finally:
             for parent in step.parents:
                 del self._under_way[parent.key]
+
+    async def record_problem(self, segment: Segment, problem: str) -> None:
+        """Record why the segment cannot be recovered; sealing it removes that. Nothing if it is recorded, or changed.
+
+        Raises:
+            Conflict, Deposed, Unavailable: as ``GroupCommit.write``.
+        """
+        if problem != segment.problem:
+            uid = self._metadata.topic(segment.topic).uid
+            plan = partial(self._with_problem, uid, replace(segment, problem=problem))
+            await self._group_commit.write(segment.topic, (segment,), plan)
+
+    def _with_problem(self, uid: int, segment: Segment, topic: Topic) -> Change | None:
+        known = self._metadata.view.segment(segment.key)
+        is_as_was = topic.uid == uid and known is not None and replace(known, problem=segment.problem) == segment
+        return Change(topic, (segment,)) if is_as_was else None
 
     async def stop(self) -> None:
         """No longer leading: what is half done is finished by the next leader."""

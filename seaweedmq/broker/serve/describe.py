@@ -79,7 +79,7 @@ class Descriptions:
         """See ``model.calls.TopicStats``."""
         await self.catch_up(name)
         description = describe(self._view, name, OPEN)
-        primaries = sorted({s.primary for s in description.segments})
+        primaries = sorted({s.primary for s in description.segments if not s.problem})
         gone = [p for p in primaries if p not in description.addresses]
         if gone:
             raise Unavailable(f"broker {gone[0]} is gone and its segments of {name} are being moved: try again")

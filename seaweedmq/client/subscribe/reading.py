@@ -19,6 +19,7 @@ from seaweedmq.client.subscribe.messages import Arrived, Message
 from seaweedmq.client.subscribe.options import ReadOptions
 from seaweedmq.client.subscribe.reader import SegmentReader
 from seaweedmq.codec.topic_schema import schema_from_bytes
+from seaweedmq.core.lineage.problems import check_recoverable
 from seaweedmq.errors import Closed, Unavailable
 from seaweedmq.model.calls import TopicStats
 from seaweedmq.model.description import TopicDescription
@@ -240,6 +241,8 @@ class TopicReading:
                 if unclear:
                     description = await self.description(True, unclear)
                     known = {s.id: s for s in description.segments if s.id in unclear}
+                    for segment in known.values():
+                        check_recoverable(segment)
                     segments |= known
                     pruned |= {n for n in unclear - known.keys() if n < description.topic.next_segment}
                     wanted -= pruned

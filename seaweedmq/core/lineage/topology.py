@@ -243,6 +243,7 @@ def succeed(
             sequences_complete=parent.sequences_complete and len(parent.sequences) <= SEALED_SEQUENCES_MAX,
             successors=tuple(child.id for child in children if child.slots.overlaps(parent.segment.slots)),
             sealed_us=now_us,
+            problem="",
         )
         for parent in parents
     ]
