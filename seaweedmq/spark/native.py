@@ -152,7 +152,9 @@ def plan_over(found: Found, options: SparkOptions, *, with_tables: bool = True) 
             if attempt == REPLANS_MAX - 1:
                 raise
             again = find(replace(options.place, bootstrap=None), ends=False)
-            snapshot = replace(found.snapshot, files=again.snapshot.files, removed=again.snapshot.removed)
+            low = again.snapshot.topic.low_watermarks  # it may explain what went
+            topic = replace(found.snapshot.topic, low_watermarks=low)
+            snapshot = replace(found.snapshot, topic=topic, files=again.snapshot.files, removed=again.snapshot.removed)
             found = replace(found, snapshot=snapshot)
     raise AssertionError("the last attempt returns or raises")
 

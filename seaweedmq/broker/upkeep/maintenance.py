@@ -70,6 +70,9 @@ class Maintenance:
         """Topics of this broker's share of which other programs were told which tables count -> uid, and a hash of the
         names that its tables had. Whoever made or removed others, on whatever broker, may have been killed before it
         could tell."""
+        self._unrecorded: dict[TopicName, tuple[int, dict[int, int]]] = {}
+        """Uid of the topic, and removals that the storage did not record: segment -> offset. A full storage refuses new
+        files; these wait for room, while the retention of the topic explains what is missing."""
         self._complaints = Complaints(log)
         self._producers = ProducerDocuments(store, self._complaints)
         self._loop = asyncio.get_running_loop()
@@ -87,7 +90,7 @@ class Maintenance:
                 self._files_due.pop(name, None)
             await self._compaction.round(converted)
             await self._release_last_logs()
-            for known in (self._emptied, self._files_due, self._seen, self._published):
+            for known in (self._emptied, self._files_due, self._seen, self._published, self._unrecorded):
                 for name in known.keys() - self._view.topics.keys():
                     del known[name]
             self._producers.forget(self._producers.topics - self._view.topics.keys())
@@ -115,6 +118,7 @@ class Maintenance:
         if not is_mine:
             self._seen.pop(name, None)
             self._published.pop(name, None)  # what becomes of its tables from here on is seen by another broker
+            await self._record_removed(topic)
         elif self._files_due.get(name, 0) <= self._loop.time():
             await self._expire(topic, list(segments.values()))
 
@@ -150,12 +154,14 @@ class Maintenance:
             expired = confirmed_files(listed, policy, lambda period_s: min(self._clock.confirmed_us(period_s), now_us))
             expired = [f for f in expired if f.segment not in needed]
         if expired:
-            await self._record_removed(topic, [f for of_segment in files.values() for f in of_segment], expired)
+            self._note_removed(topic, removed_by([f for of_segment in files.values() for f in of_segment], expired))
+            await self._record_removed(topic)
         losing_logs = {f.segment for f in expired if f.kind is FileKind.LOG}
         await self._producers.write(topic, [s for s in segments if s.id in losing_logs])
         if expired:
             await self._store.delete(expired)
             log.info("%s: deleted %s", topic.name, ", ".join(f.path for f in expired))
+        await self._record_removed(topic)  # what a full storage refused: the deletion made room
         pause_s = max(self._config.maintenance_interval_s, self._config.log_grace_s / 4)
         self._files_due[topic.name] = self._loop.time() + pause_s
         tables = {f.path for of_segment in files.values() for f in of_segment if f.kind is FileKind.TABLE}
@@ -167,16 +173,27 @@ class Maintenance:
         if self._as_it_is_now(topic) is not None:
             await self._look_for_emptied(topic, files)
 
-    async def _record_removed(self, topic: Topic, files: Sequence[SegmentFile], expired: Sequence[SegmentFile]) -> None:
-        """Record how far the deletion removes records, so that no reader takes them for lost."""
-        removed = removed_by(files, expired)
-        if not removed:
+    def _note_removed(self, topic: Topic, removed: Mapping[int, int]) -> None:
+        """Remember how far a deletion removes records, until the storage has recorded it."""
+        uid, noted = self._unrecorded.get(topic.name, (topic.uid, {}))
+        merged = noted if uid == topic.uid else {}
+        merged |= {segment: max(offset, merged.get(segment, 0)) for segment, offset in removed.items()}
+        self._unrecorded[topic.name] = topic.uid, merged
+
+    async def _record_removed(self, topic: Topic) -> None:
+        """Record what was noted, so that no reader takes removed records for lost."""
+        uid, noted = self._unrecorded.get(topic.name, (0, {}))
+        if uid != topic.uid or not noted:
             return
+        what = f"{topic.name}: the removal of old records is not recorded"
         try:
-            await self._store.record_removed(topic.name, topic.uid, removed)
+            await self._store.record_removed(topic.name, topic.uid, noted)
         except StorageFailed as error:
-            # A full disk must not stop retention: while it is on, it explains what it removed by itself.
-            log.warning("%s: removal of old records not recorded: %s; recorded with the next ones", topic.name, error)
+            # A full storage must not stop retention: while it is on, it explains what it removed by itself.
+            self._complaints.add(what, error)
+        else:
+            del self._unrecorded[topic.name]
+            self._complaints.over(what)
 
     async def _publish(self, topic: Topic, tables: Set[str]) -> None:
         """Say for other programs which tables count, if that may not be said yet."""

@@ -38,7 +38,8 @@ def removed_by(files: Iterable[SegmentFile], expired: Iterable[SegmentFile]) -> 
 
     Args:
         files: All files of the topic.
-        expired: Those of them that are to be deleted. A table whose records another one holds removes nothing.
+        expired: Those of them that are to be deleted. What another table of the segment holds is not removed, and log
+            files remove nothing: each goes only once tables hold its records (``core.files.retention``).
     """
     going = {file.path for file in expired}
     tables: dict[int, list[SegmentFile]] = {}
@@ -49,8 +50,8 @@ def removed_by(files: Iterable[SegmentFile], expired: Iterable[SegmentFile]) -> 
     for file in expired:
         if file.kind is not FileKind.TABLE or file.end_offset is None:
             continue
-        if any(uncovered(tables.get(file.segment, ()), file.base_offset, file.end_offset)):
-            removed[file.segment] = max(file.end_offset, removed.get(file.segment, 0))
+        for _, end in uncovered(tables.get(file.segment, ()), file.base_offset, file.end_offset):
+            removed[file.segment] = max(end, removed.get(file.segment, 0))
     return removed
 
 

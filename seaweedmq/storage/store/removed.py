@@ -1,7 +1,9 @@
 """Records of what retention removed, as empty files of a mounted directory.
 
 Each record is a file of its own, so two brokers that both take themselves for the maintainer of a topic lose nothing:
-the highest offset of a segment holds. A lower one is deleted once a higher one is durable.
+the highest offset of a segment holds. The record before it stays, because a listing may miss a name that changes
+meanwhile. The one before that is renamed to the next, which needs neither an inode nor space: retention has to work on
+a full disk.
 """
 
 import contextlib
@@ -23,17 +25,30 @@ def record_removed(root: Path, topic: TopicName, uid: int, removed: Mapping[int,
     Raises:
         OSError: If the directory refuses.
     """
-    known = scan_removed(root, topic, uid)
-    rising = {segment: offset for segment, offset in removed.items() if offset > known.get(segment, 0)}
+    known: dict[int, list[tuple[int, Path]]] = {}
+    for mark, path in _marks(root, topic):
+        if mark.uid == uid:
+            known.setdefault(mark.segment, []).append((mark.offset, path))
+    rising = {s: offset for s, offset in removed.items() if offset > max(known.get(s, ()), default=(0,))[0]}
     if not rising:
         return
     directory = file_io.make_directories(root, removed_dir(topic), beside=beside)
     for segment, offset in rising.items():
-        (directory / RemovedMark(segment, offset, uid).file_name).touch()
-    file_io.sync_directories(root, directory)
-    for mark, path in _marks(root, topic):
-        if mark.uid == uid and mark.offset < rising.get(mark.segment, 0):
+        raised = directory / RemovedMark(segment, offset, uid).file_name
+        lower = [path for _, path in sorted(known.get(segment, ()))]
+        _put(raised, lower[0] if len(lower) > 1 else None)
+        for path in lower[1:-1]:  # of two brokers
             path.unlink(missing_ok=True)
+    file_io.sync_directories(root, directory)
+
+
+def _put(raised: Path, oldest: Path | None) -> None:
+    """Rename the oldest record of a segment to the raised one; create that if there is none."""
+    with contextlib.suppress(FileNotFoundError):  # another broker was faster
+        if oldest is not None:
+            oldest.rename(raised)
+            return
+    raised.touch()
 
 
 def scan_removed(root: Path, topic: TopicName, uid: int) -> dict[int, int]:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from seaweedmq.errors import StorageFailed
-from seaweedmq.model.calls import DeleteTopic, RaiseLowWatermark
+from seaweedmq.model.calls import AlterTopic, DeleteTopic, RaiseLowWatermark
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.topic import TopicChange
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import NAME, Bed, Host, story, values
 from tests.broker.upkeep.test_maintenance import HOUR_S, QUICK, YEAR_S, two_tables
@@ -34,6 +35,24 @@ async def test_retention_makes_room(bed: Bed) -> None:
     fill(bed)
     await asyncio.sleep(HOUR_S / 3)
     assert 0 not in [table.base_offset for table in bed.files(FileKind.TABLE)]
+
+
+@story
+async def test_a_removal_that_could_not_be_recorded_is_recorded_once_there_is_room(bed: Bed) -> None:
+    """Until then retention explains it; afterwards it is explained although retention is off."""
+    host = await topic_of_two_tables(bed, retention_s=HOUR_S / 6)
+    uid = host.inspect.view.topics[NAME].uid
+    fill(bed)
+    await asyncio.sleep(HOUR_S / 3)
+    assert [table.base_offset for table in bed.files(FileKind.TABLE)] == [1]
+    assert await bed.store.removed(NAME, uid) == {}
+    assert await (await host.subscriber()).until(1) == values(1, 2)[1:]
+    await host.api.call(AlterTopic(NAME, TopicChange(retention_s=0.0)))
+    await bed.until(lambda: not host.inspect.view.topics[NAME].expires)
+    bed.faults.failing.clear()
+    await asyncio.sleep(60)
+    assert await bed.store.removed(NAME, uid) == {0: 1}
+    assert await (await host.subscriber()).until(1) == values(1, 2)[1:]
 
 
 @story
