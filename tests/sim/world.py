@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seaweedmq.broker.broker import Broker
-from seaweedmq.codec import keys
 from seaweedmq.codec.documents import lineage_from_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT
 from seaweedmq.errors import InvalidArgument, SeaweedMQError
@@ -348,7 +347,7 @@ class World:
             await pulse.wait()
 
     def _on_etcd_restored(self) -> None:
-        left = self.etcd.server.list(keys.ROOT)
+        left = self.etcd.server.list("/")
         self.note("etcd", f"is replaced by one of revision {left.revision} with {len(left.entries)} keys")
         documents = [bytes(f.data) for path, f in self.disk.files.items() if path.endswith(f"/{LINEAGE_DOCUMENT}")]
         known = [segment for document in documents for segment in lineage_from_document(document)[1]]
