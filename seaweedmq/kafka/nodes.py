@@ -14,6 +14,8 @@ import logging
 from collections.abc import Collection, Mapping
 from itertools import chain, count, islice
 
+from xxhash import xxh3_128_intdigest
+
 from seaweedmq.codec.kafka_nodes import node_table_from_json, node_table_to_json
 from seaweedmq.codec.keys import KAFKA_NODES
 from seaweedmq.coordination.view import ClusterView
@@ -188,5 +190,8 @@ class Nodes:
         self._table = wanted
 
     def _new_cluster_id(self) -> str:
-        number = self._env.rng.getrandbits(8 * CLUSTER_ID_BYTES).to_bytes(CLUSTER_ID_BYTES, "big")
+        """Return the id of a cluster without nodes: always the same, so that a recovery of etcd does not change it."""
+        cluster = self._view.cluster
+        known = 0 if cluster is None else xxh3_128_intdigest(cluster.cluster_id.encode())
+        number = (known or self._env.rng.getrandbits(8 * CLUSTER_ID_BYTES)).to_bytes(CLUSTER_ID_BYTES, "big")
         return base64.urlsafe_b64encode(number).rstrip(b"=").decode("ascii")

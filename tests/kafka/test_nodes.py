@@ -68,6 +68,15 @@ async def test_all_brokers_tell_the_same_numbers_and_cluster_id(bed: Bed) -> Non
 
 
 @story
+async def test_a_table_that_is_lost_begins_again_with_the_same_cluster_id(bed: Bed) -> None:
+    first, second = await offices(bed, 2)
+    await first.nodes.ready()
+    bed.etcd.server.transact([], [Delete(KAFKA_NODES)])
+    await second.nodes.ready()
+    assert second.nodes.cluster_id == first.nodes.cluster_id
+
+
+@story
 async def test_brokers_that_start_together_do_not_share_a_number(bed: Bed) -> None:
     both = await offices(bed, 2)
     await asyncio.gather(*(each.nodes.ready() for each in both))

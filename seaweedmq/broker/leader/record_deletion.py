@@ -75,7 +75,7 @@ class RecordDeletion:
         if revision is None:
             raise Conflict(f"records of {name} were deleted by somebody else at the same time: try again")
         await view.wait_revision(revision)
-        self._documents.expect([name])
+        await self._documents.write_topic(name)  # a recovery of etcd must not bring the records back
         log.info("%s: records were deleted, of %d partitions", name, sum(mark > 0 for mark in marks))
 
     def _topic(self, name: TopicName, uid: int) -> Topic:

@@ -7,7 +7,7 @@ import pytest
 from seaweedmq.broker.recovery.cluster import EtcdCondition
 from seaweedmq.codec import keys
 from seaweedmq.errors import InvalidArgument, StaleMetadata, Unavailable
-from seaweedmq.model.calls import AlterTopic, AwaitedTopic, AwaitTopics, DescribeTopic, SplitSegment
+from seaweedmq.model.calls import AlterTopic, AwaitedTopic, AwaitTopics, DescribeTopic, RaiseLowWatermark, SplitSegment
 from seaweedmq.model.description import ALL
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import TopicChange
@@ -175,6 +175,22 @@ async def test_clients_believe_descriptions_of_a_recovered_etcd_though_it_counts
     assert (await host.api.call(changed)).revision > after.revision
     with pytest.raises(StaleMetadata):
         await host.api.call(AlterTopic(NAME, TopicChange(retention_s=6e5), before.topic.uid, before.revision))
+
+
+@story
+async def test_records_that_were_deleted_stay_deleted(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host, partitions=1)
+    await (await host.publisher()).store(3)
+    await until_documented(bed, host)
+    await mark(bed)
+    await host.api.call(RaiseLowWatermark(NAME, {0: 2}))
+    host.kill()
+    lose_etcd(bed)
+    await recover(bed)
+    (host,) = await bed.cluster(1)
+    await bed.until(lambda: NAME in host.inspect.view.topics)
+    assert host.inspect.view.topics[NAME].low_watermarks == (2,)
 
 
 @story
