@@ -114,6 +114,14 @@ class SegmentStore(Protocol):
         changes nothing and returns no listing; so does an append that was under way.
         """
 
+    async def verify_root(self) -> None:
+        """Return if the root holds the marker of the bound cluster, or no cluster is bound.
+
+        Raises:
+            StorageFailed: If the root holds no marker, or that of another cluster.
+        """
+        ...
+
     async def read_marker(self) -> StorageMarker | None:
         """Return ``cluster.json`` of the root; None if it has none. Needs no :meth:`bind`.
 

@@ -5,6 +5,7 @@ decides again until an operator has mended the cause; its process never ends for
 before it applies a listing, so an etcd that is lost or restored while the broker runs halts the broker likewise.
 """
 
+import asyncio
 import logging
 import random
 from collections.abc import Callable
@@ -23,6 +24,9 @@ log = logging.getLogger(__name__)
 RETRY_FIRST_S, RETRY_MOST_S = 0.2, 5.0
 CLUSTER = "cluster"
 """Cause: etcd and storage do not belong together, or are not of the same time."""
+STORAGE = "storage"
+"""Cause: the root of the storage has lost its marker since the broker was admitted."""
+ROOT_CHECK_S = 1.0
 CREATE_ATTEMPTS_MAX = 5
 CLUSTER_ID_BITS = 64
 
@@ -93,6 +97,17 @@ class Admission:
             StorageFailed: If the storage cannot be read, or takes no marker, and the broker was not refused before.
         """
         await retrying(backoff(self._rng, RETRY_FIRST_S, RETRY_MOST_S), on=self._may_heal)(self.admit)
+
+    async def watch_root(self) -> None:
+        """Keep the cause ``storage`` of the readiness current, until cancelled."""
+        while True:
+            try:
+                await self._store.verify_root()
+            except StorageFailed as error:
+                self._readiness.refuse(STORAGE, str(error))
+            else:
+                self._readiness.allow(STORAGE)
+            await asyncio.sleep(ROOT_CHECK_S)
 
     def recognizes(self, snapshot: Snapshot, revision: int, seen: int) -> bool:
         """Whether a listing of all metadata is of this cluster, and not older than the mirror; else halt the broker.

@@ -216,6 +216,10 @@ class Broker:
         self._supervisor.spawn(self._owned.run(), "segments")
         self.readiness.allow(START)
 
+    def watch_storage(self) -> None:
+        """Report a storage that loses its marker as a reason not to serve, until the broker stops."""
+        self._supervisor.spawn(self._admission.watch_root(), "storage root")
+
     async def stop(self) -> None:
         """Take nothing more, store and commit what is there, leave the cluster. Others take the segments over."""
         self.readiness.refuse(STOP, f"broker {self.address} is stopping: use another one")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from seaweedmq.broker.admission import STORAGE
 from seaweedmq.codec import keys
 from seaweedmq.codec.cluster import identity_from_json, identity_to_json, marker_from_document
 from seaweedmq.codec.paths import CLUSTER_DOCUMENT
@@ -254,14 +255,20 @@ async def test_a_storage_that_loses_its_marker_takes_nothing_until_it_is_back(be
     primary = await bed.primary(hosts[0])
     publisher = await primary.publisher()
     await publisher.store(frames=3)
+    for host in hosts:
+        host.broker.watch_storage()
     mounted = dict(bed.store.files)
     bed.store.files.clear()
     await publisher.send()
     await asyncio.sleep(60)
     assert not publisher.stream.replies, "nothing is acknowledged"
     assert not bed.store.files, "nothing is created beneath the mount"
+    for host in hosts:
+        assert "has no cluster.json, so it is not mounted" in host.broker.readiness.reasons[STORAGE]
+        assert not host.has_failed
     bed.store.files.update(mounted)
     await asyncio.sleep(10)
+    assert all(host.broker.readiness.is_ready for host in hosts)
     again = await primary.publisher()
     assert again.ready.next_sequence == 4, "what was sent meanwhile is written once the storage is back"
     await again.store()

@@ -75,6 +75,7 @@ async def run_broker(
         stack.push_async_callback(server.stop, STOP_GRACE_S)
         stack.push_async_callback(one.stop)
         await one.start()
+        one.watch_storage()
         if gateway is not None:
             await start_gateway(gateway, one.local, stack)
         await one.failed

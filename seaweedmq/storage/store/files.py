@@ -91,6 +91,9 @@ class FileSegmentStore:
     def bind(self, cluster_id: str) -> None:
         self._guard.bind(cluster_id)
 
+    async def verify_root(self) -> None:
+        await self._run(self._documents, "verify", self.root, lambda: None, verify_after=False)
+
     async def read_marker(self) -> StorageMarker | None:
         return await self._of_marker("read the marker of", lambda: markers.read_marker(self.root))
 

@@ -119,6 +119,9 @@ class MemorySegmentStore:
     def bind(self, cluster_id: str) -> None:
         self.cluster_id, self._verified = cluster_id, None
 
+    async def verify_root(self) -> None:
+        self.verify()
+
     async def read_marker(self) -> StorageMarker | None:
         await self.fault(StorageOp.MARKER, CLUSTER_DOCUMENT)
         return self._marker()

@@ -154,6 +154,9 @@ class SimStore:
     def bind(self, cluster_id: str) -> None:
         self._inner.bind(cluster_id)
 
+    async def verify_root(self) -> None:
+        await self._inner.verify_root()
+
     async def read_marker(self) -> StorageMarker | None:
         return await self._inner.read_marker()
 
