@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from seaweedmq.broker.recovery.cluster import EtcdCondition, Plan, PlannedTopic
+from seaweedmq.broker.recovery.plan import EtcdCondition, Plan, PlannedTopic
 from seaweedmq.cli.fields import Fields, topic_fields
 from seaweedmq.cli.output import cell
 from seaweedmq.model.topic import TopicName

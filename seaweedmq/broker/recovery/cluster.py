@@ -11,18 +11,18 @@ One recovery at a time, and no leader beside it: it holds the leader's lock, and
 """
 
 import asyncio
-import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
+from seaweedmq.broker.recovery.application import Application
 from seaweedmq.broker.recovery.groups import find_groups, living
+from seaweedmq.broker.recovery.plan import EtcdCondition, Plan, PlannedTopic
 from seaweedmq.broker.recovery.registrations import registrations, until_ended
 from seaweedmq.broker.recovery.topics import FoundTopic, KnownTopic, find_topic
 from seaweedmq.codec import keys
-from seaweedmq.codec.cluster import identity_from_json, identity_to_json
+from seaweedmq.codec.cluster import identity_from_json
 from seaweedmq.codec.metadata import (
     deletion_from_json,
     low_watermarks_from_json,
@@ -32,78 +32,19 @@ from seaweedmq.codec.metadata import (
     topic_from_json,
     topic_to_json,
 )
-from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION, TRANSACTION_BYTES_MAX
-from seaweedmq.coordination.waiting import until_deleted
 from seaweedmq.core.identity import EtcdState, Refuse, StorageState, decide
 from seaweedmq.core.lineage.reconstruction import Reconstructed
-from seaweedmq.errors import Conflict, Corrupt, InvalidArgument, OutOfRange
+from seaweedmq.errors import Corrupt, InvalidArgument
 from seaweedmq.model.cluster import STORAGE_FORMAT, ClusterIdentity, StorageMarker
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.segment import Segment
-from seaweedmq.model.topic import LowWatermarks, Topic, TopicName
-from seaweedmq.ports import Compare, Delete, Entry, MetaStore, Put, SegmentStore
+from seaweedmq.model.topic import LowWatermarks, TopicName
+from seaweedmq.ports import Delete, Entry, MetaStore, Put, SegmentStore
 
 log = logging.getLogger(__name__)
 
-LOCK_TTL_S = 10.0
-LOCK_WAIT_EXTRA_S = 4.0
-"""Time by which etcd may end a lease late: see ``coordination.session``."""
 READ_AT_ONCE = 8
 """Topics that are read at the same time."""
 CLUSTER_ID_BITS = 128
-
-
-class EtcdCondition(StrEnum):
-    """Condition of etcd, compared with the storage."""
-
-    IN_STEP = "in step"
-    LOST = "lost"
-    """Empty, or of a time before the cluster had an identity."""
-    BEHIND = "behind"
-    """Older than the storage has seen it, as after a restore."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedTopic:
-    """A topic as it will be."""
-
-    topic: Topic
-    segments: tuple[Segment, ...]
-    """All of its segments by id, as etcd is to have them."""
-    opened: tuple[int, ...]
-    """Ids of new segments, which continue slots whose last segment has no known successor."""
-    is_changed: bool
-    """Whether etcd has it otherwise, or not at all."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The changes that a recovery makes in etcd."""
-
-    state: EtcdCondition
-    cluster_id: str
-    generation: int
-    """Generation that etcd and the storage have afterwards."""
-    topics: tuple[PlannedTopic, ...] = ()
-    removed: tuple[TopicName, ...] = ()
-    """Topics of etcd that were deleted since."""
-    groups: tuple[tuple[TopicName, str], ...] = ()
-    """Native groups, each with its topic."""
-    journal: str = ""
-    """Journal that the groups are from."""
-    changes: tuple[Put | Delete, ...] = ()
-    """Writes to etcd, in order, without the identity."""
-    problems: tuple[str, ...] = ()
-    """Reasons why nothing is written."""
-    notes: tuple[str, ...] = ()
-    """Findings that lose nothing."""
-    brokers: tuple[str, ...] = ()
-    """Registered brokers, ``id at host:port``: nothing is written while there are any."""
-
-    @property
-    def is_due(self) -> bool:
-        """Whether there is anything to do."""
-        return self.state is not EtcdCondition.IN_STEP
 
 
 @dataclass(slots=True)
@@ -173,7 +114,7 @@ async def recover_cluster(
     await asyncio.sleep(lease_ttl_s)
     plan = await plan_now(fences=True)
     if plan.is_due and not plan.problems:
-        await _Application(store, meta, plan, rng).run(marker)
+        await Application(store, meta, plan, rng).run(marker)
     return plan
 
 
@@ -360,87 +301,3 @@ def _changes(found: _Found, wanted: Mapping[str, bytes], uids: Mapping[TopicName
     # A group exists once its record does.
     puts.sort(key=lambda put: put.key.startswith(keys.GROUPS))
     return [*(Delete(key) for key in sorted(gone)), *puts]
-
-
-class _Application:
-    """One attempt to carry a plan out, under the leader's lock."""
-
-    def __init__(self, store: SegmentStore, meta: MetaStore, plan: Plan, rng: random.Random) -> None:
-        self._store = store
-        self._meta = meta
-        self._plan = plan
-        self._rng = rng
-        self._lock = 0
-        """Creation revision of the lock."""
-
-    async def run(self, marker: StorageMarker | None) -> None:
-        """Write everything; errors are those of :func:`recover_cluster`."""
-        identity = ClusterIdentity(cluster_id=self._plan.cluster_id, generation=self._plan.generation)
-        lease = await self._meta.grant_lease(LOCK_TTL_S)
-        try:
-            await self._take_lock(lease)
-            for changes in _transactions(self._plan.changes):
-                await self._meta.renew_lease(lease)
-                await self._write(changes)
-            if marker is None:
-                marker = await self._store.create_marker(
-                    StorageMarker(cluster_id=identity.cluster_id, format=STORAGE_FORMAT, generation=0, etcd_revision=0)
-                )
-                if marker.cluster_id != identity.cluster_id:
-                    raise Conflict("another recovery created cluster.json at the same time: run this one again")
-            value = identity_to_json(identity)
-            revision = await self._write([Put(keys.CLUSTER, value), Put(keys.CLUSTER_SEEN, value)])
-            await self._store.replace_marker(
-                StorageMarker(
-                    cluster_id=identity.cluster_id,
-                    format=marker.format,
-                    generation=identity.generation,
-                    etcd_revision=revision,
-                )
-            )
-        finally:
-            await self._meta.revoke_lease(lease)
-
-    async def _take_lock(self, lease: int) -> None:
-        owner = f"recovery-{self._rng.getrandbits(64):016x}"
-        mine = Put(keys.LEADER, owner.encode(), lease)
-        revision = await self._meta.transact([Compare(keys.LEADER, create_revision=0)], [mine])
-        if revision is None:  # that of a recovery that was killed ends with its lease
-            await self._until_free()
-            revision = await self._meta.transact([Compare(keys.LEADER, create_revision=0)], [mine])
-        if revision is None:
-            raise Conflict(
-                f"a leader, or another recovery, holds {keys.LEADER} in etcd: stop it, and run the recovery again"
-            )
-        self._lock = revision
-
-    async def _until_free(self) -> None:
-        lock = await self._meta.get(keys.LEADER)
-        if lock is None:
-            return
-        with contextlib.suppress(TimeoutError, OutOfRange):
-            async with asyncio.timeout(LOCK_TTL_S + LOCK_WAIT_EXTRA_S):
-                await until_deleted(self._meta, keys.LEADER, lock.mod_revision)
-
-    async def _write(self, changes: Sequence[Put | Delete]) -> int:
-        """Write while the lock is held and the keys are as they were read; the revision."""
-        compares = [Compare(keys.LEADER, create_revision=self._lock)]
-        revision = await self._meta.transact(compares, changes)
-        if revision is None:
-            raise Conflict("the recovery lost its lock in etcd, which is slow or was restarted: run it again")
-        return revision
-
-
-def _transactions(changes: Sequence[Put | Delete]) -> list[list[Put | Delete]]:
-    """The changes in order, as many at a time as a transaction takes."""
-    found: list[list[Put | Delete]] = []
-    size_bytes = 0
-    for change in changes:
-        added_bytes = len(change.key) + (len(change.value) if isinstance(change, Put) else 0)
-        is_full = not found or len(found[-1]) == CHANGES_PER_TRANSACTION
-        if is_full or size_bytes + added_bytes > TRANSACTION_BYTES_MAX // 2:
-            found.append([])
-            size_bytes = 0
-        found[-1].append(change)
-        size_bytes += added_bytes
-    return found

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 
-from seaweedmq.broker.recovery.cluster import PlannedTopic
+from seaweedmq.broker.recovery.plan import PlannedTopic
 from seaweedmq.errors import Corrupt, Unsupported
 from seaweedmq.model.segment import Segment
 from seaweedmq.ports import SegmentStore

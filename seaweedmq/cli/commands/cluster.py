@@ -12,7 +12,7 @@ from seaweedmq.cli.output import Output, fail, note, say, show_done, show_fields
 from seaweedmq.model.broker import ClusterStatus
 
 if TYPE_CHECKING:
-    from seaweedmq.broker.recovery.cluster import Plan
+    from seaweedmq.broker.recovery.plan import Plan
     from seaweedmq.cli.servers.recovery import Ends
 
 app = typer.Typer(help="Look at the cluster, drain brokers, balance, recover etcd.", no_args_is_help=True)

@@ -6,8 +6,9 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-from seaweedmq.broker.recovery.cluster import Plan, is_recovery_due, recover_cluster
+from seaweedmq.broker.recovery.cluster import is_recovery_due, recover_cluster
 from seaweedmq.broker.recovery.ends import end_offsets
+from seaweedmq.broker.recovery.plan import Plan
 from seaweedmq.cli.output import note
 from seaweedmq.cli.plans import plan_notes
 from seaweedmq.cli.servers.etcd import wait_for_etcd

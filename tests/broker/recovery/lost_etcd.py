@@ -4,7 +4,8 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from seaweedmq.broker.recovery.cluster import Plan, recover_cluster
+from seaweedmq.broker.recovery.cluster import recover_cluster
+from seaweedmq.broker.recovery.plan import Plan
 from seaweedmq.codec import keys
 from seaweedmq.codec.cluster import identity_to_json
 from seaweedmq.codec.documents import lineage_from_document

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from seaweedmq.broker.recovery.cluster import EtcdCondition
+from seaweedmq.broker.recovery.plan import EtcdCondition
 from seaweedmq.codec import keys
 from seaweedmq.errors import InvalidArgument, StaleMetadata, Unavailable
 from seaweedmq.model.calls import AlterTopic, AwaitedTopic, AwaitTopics, DescribeTopic, RaiseLowWatermark, SplitSegment

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.broker.recovery.cluster import EtcdCondition, Plan
 from seaweedmq.broker.recovery.ends import end_offsets
+from seaweedmq.broker.recovery.plan import EtcdCondition, Plan
 from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import broker_to_json
 from seaweedmq.errors import Unavailable

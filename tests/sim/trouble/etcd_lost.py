@@ -3,7 +3,8 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from seaweedmq.broker.recovery.cluster import EtcdCondition, recover_cluster
+from seaweedmq.broker.recovery.cluster import recover_cluster
+from seaweedmq.broker.recovery.plan import EtcdCondition
 from seaweedmq.coordination.memory import Backup
 from seaweedmq.errors import SeaweedMQError
 from tests.sim.machines.loop import Owner
