@@ -19,6 +19,7 @@ from tests.support.etcd import running_etcd
 
 pytestmark = pytest.mark.integration
 TIMEOUT_S = 20.0
+LEASE_TTL_S = 0.5
 CLUSTER = "c-1"
 
 
@@ -47,7 +48,7 @@ async def mark(folder: Path, cluster_id: str) -> None:
 
 async def recover(storage: Path, etcd: LocalEtcd, *options: str) -> tuple[int, str, str]:
     """Run the command: status, stdout and stderr."""
-    arguments = ("cluster", "recover", "--storage", str(storage), "--etcd", etcd.endpoint, *options)
+    arguments = ("cluster", "recover", "--storage", str(storage), "--etcd", etcd.endpoint, "--lease-ttl", "1", *options)
     done = await asyncio.to_thread(run, *arguments)
     return done.status, done.text, done.stderr
 
@@ -71,7 +72,7 @@ async def test_a_problem_is_named_and_nothing_is_changed(etcd: LocalEtcd, storag
     assert "problem: test/orders: topic.json is missing or unreadable" in out
     assert "nothing was changed" in err
     with pytest.raises(Conflict, match=r"nothing was changed: test/orders: topic\.json is missing"):
-        await recover_local(str(storage), etcd.endpoint, TIMEOUT_S, is_own=True)
+        await recover_local(str(storage), etcd.endpoint, TIMEOUT_S, is_own=True, lease_ttl_s=LEASE_TTL_S)
     assert (await recover(storage, etcd))[1].startswith("etcd        lost")
 
 
@@ -80,16 +81,16 @@ async def test_up_recovers_its_own_etcd_and_leaves_one_that_was_named_to_the_use
 ) -> None:
     command = f"`seaweedmq cluster recover --storage {storage} --etcd {etcd.endpoint}`"
     with pytest.raises(Conflict, match=command):
-        await recover_local(str(storage), etcd.endpoint, TIMEOUT_S, is_own=False)
-    await recover_local(str(storage), etcd.endpoint, TIMEOUT_S, is_own=True)
-    await recover_local(str(storage), etcd.endpoint, TIMEOUT_S, is_own=False)
+        await recover_local(str(storage), etcd.endpoint, TIMEOUT_S, is_own=False, lease_ttl_s=LEASE_TTL_S)
+    await recover_local(str(storage), etcd.endpoint, TIMEOUT_S, is_own=True, lease_ttl_s=LEASE_TTL_S)
+    await recover_local(str(storage), etcd.endpoint, TIMEOUT_S, is_own=False, lease_ttl_s=LEASE_TTL_S)
     empty = tmp_path / "not mounted"
     empty.mkdir()
     with pytest.raises(InvalidArgument, match=r"has no cluster\.json, and etcd has a cluster"):
-        await recover_local(str(empty), etcd.endpoint, TIMEOUT_S, is_own=True)
+        await recover_local(str(empty), etcd.endpoint, TIMEOUT_S, is_own=True, lease_ttl_s=LEASE_TTL_S)
     await mark(empty, "c-2")
     with pytest.raises(InvalidArgument, match="belongs to cluster c-2, and etcd to cluster c-1"):
-        await recover_local(str(empty), etcd.endpoint, TIMEOUT_S, is_own=True)
+        await recover_local(str(empty), etcd.endpoint, TIMEOUT_S, is_own=True, lease_ttl_s=LEASE_TTL_S)
 
 
 def leave_a_file_of_no_topic(storage: Path) -> None:

@@ -110,7 +110,7 @@ async def recover_cluster(
     await planned(plan)
     if not apply or not plan.is_due or plan.problems:
         return plan
-    await until_ended(meta)
+    await until_ended(meta, lease_ttl_s)
     await asyncio.sleep(lease_ttl_s)
     plan = await plan_now(fences=True)
     if plan.is_due and not plan.problems:

@@ -14,8 +14,8 @@ from seaweedmq.coordination.waiting import until_deleted
 from seaweedmq.errors import Corrupt, OutOfRange, Unavailable
 from seaweedmq.ports import Entry, MetaStore
 
-WAIT_S = 15.0
-"""Longer than a lease of the default length and the time by which etcd may end it late."""
+LATE_S = 5.0
+"""Time by which etcd may end a lease late."""
 NAMED_MAX = 5
 """Registrations that an error names."""
 
@@ -25,14 +25,14 @@ def registrations(entries: Iterable[Entry]) -> list[str]:
     return [_name(entry) for entry in sorted(entries, key=lambda e: e.key) if _is_registration(entry)]
 
 
-async def until_ended(meta: MetaStore) -> None:
-    """Return once no broker is registered.
+async def until_ended(meta: MetaStore, lease_ttl_s: float) -> None:
+    """Return once no broker is registered; leases that nothing renews end within ``lease_ttl_s``.
 
     Raises:
         Unavailable: If brokers stay registered, or etcd is unreachable.
     """
     try:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(lease_ttl_s + LATE_S):
             while (first := next(iter(await _registered(meta)), None)) is not None:
                 try:
                     await until_deleted(meta, first.key, first.mod_revision)

@@ -10,6 +10,7 @@ from seaweedmq.cli.live import watch
 from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, WatchOption
 from seaweedmq.cli.output import Output, fail, note, say, show_done, show_fields, show_json, show_rows
 from seaweedmq.model.broker import ClusterStatus
+from seaweedmq.model.config import BrokerConfig
 
 if TYPE_CHECKING:
     from seaweedmq.broker.recovery.plan import Plan
@@ -33,6 +34,7 @@ COLUMNS = [
     "lease_s",
     "etcd",
 ]
+LEASE_TTL_S = BrokerConfig().lease_ttl_s
 DECISION_COLUMNS = ["at", "kind", "topic", "segments", "reason"]
 
 
@@ -115,6 +117,10 @@ def recover(
     apply: Annotated[
         bool, typer.Option("--apply", help="Carry the plan out; without it nothing changes.", show_default=False)
     ] = False,
+    lease_ttl: Annotated[
+        float,
+        typer.Option(metavar="S", min=1, help="Longest lease of a broker: seconds to wait before anything is written."),
+    ] = LEASE_TTL_S,
     etcd_timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Seconds to wait for etcd.")] = 30,
     output: OutputOption = None,
 ) -> None:
@@ -149,8 +155,10 @@ def recover(
             say(f"note: {text}")
         for text in plan.problems:
             say(f"problem: {text}")
+        if apply and not plan.problems:
+            note(f"waiting for the leases of brokers to end, {lease_ttl:g} s")
 
-    plan = asyncio.run(run_recovery(storage, etcd, etcd_timeout, apply=apply, planned=show_plan))
+    plan = asyncio.run(run_recovery(storage, etcd, etcd_timeout, apply=apply, planned=show_plan, lease_ttl_s=lease_ttl))
     is_applied = apply and plan.is_due and not plan.problems
     if common.output is Output.JSON:
         show_json(plan_fields(plan, ends, is_applied=is_applied))

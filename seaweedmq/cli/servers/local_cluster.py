@@ -14,6 +14,7 @@ from pathlib import Path
 from seaweedmq.cli.output import note
 from seaweedmq.coordination.local import LocalEtcd
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, StorageFailed, Unavailable
+from seaweedmq.model.config import BrokerConfig
 from seaweedmq.runtime.local_folder import STORAGE
 
 HOST = "127.0.0.1"
@@ -84,6 +85,7 @@ async def local_cluster(
     kafka_port: int | None = None,
     etcd_endpoints: str | None = None,
     broker_options: Sequence[str] = (),
+    lease_ttl_s: float = BrokerConfig().lease_ttl_s,
 ) -> AsyncIterator[LocalCluster]:
     """Start etcd (unless one is named) and brokers on the ports from ``port`` on; stop them all in the end.
 
@@ -96,6 +98,7 @@ async def local_cluster(
         kafka_port: of the first broker for Kafka clients, 0 for any that are free; None: they are not listened for.
         etcd_endpoints: ``host:port[,host:port]`` of a running etcd.
         broker_options: handed to every broker.
+        lease_ttl_s: longest lease of a broker, also of one of an earlier start: a recovery waits for it.
 
     Raises:
         AlreadyExists: a port or the data folder is in use.
@@ -126,7 +129,8 @@ async def local_cluster(
         # Imported here: it loads while the brokers start.
         from seaweedmq.cli.servers.recovery import recover_local
 
-        await recover_local(str(storage), str(etcd_endpoints), ETCD_TIMEOUT_S, is_own=etcd is not None)
+        is_own = etcd is not None
+        await recover_local(str(storage), str(etcd_endpoints), ETCD_TIMEOUT_S, is_own=is_own, lease_ttl_s=lease_ttl_s)
         found = await _until_ready(children)
         yield LocalCluster(children, etcd, [found[child.process.pid] for child in children] if kafka else ())
 

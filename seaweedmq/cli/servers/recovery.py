@@ -26,7 +26,13 @@ Ends = Mapping[TopicName, Mapping[int, int | str]]
 
 
 async def run_recovery(
-    storage: str, etcd: str, etcd_timeout_s: float, *, apply: bool, planned: Callable[[Plan, Ends], None]
+    storage: str,
+    etcd: str,
+    etcd_timeout_s: float,
+    *,
+    apply: bool,
+    planned: Callable[[Plan, Ends], None],
+    lease_ttl_s: float,
 ) -> Plan:
     """Plan a recovery, report the plan to ``planned``, and carry it out if ``apply`` is set and it has no problems.
 
@@ -41,10 +47,11 @@ async def run_recovery(
             rng=rng,
             wall_us=lambda: time.time_ns() // 1000,
             planned=_with_ends(store, planned),
+            lease_ttl_s=lease_ttl_s,
         )
 
 
-async def recover_local(storage: str, etcd: str, etcd_timeout_s: float, *, is_own: bool) -> None:
+async def recover_local(storage: str, etcd: str, etcd_timeout_s: float, *, is_own: bool, lease_ttl_s: float) -> None:
     """Recover the etcd of a local cluster if that is due.
 
     An etcd that the cluster runs itself, beside the storage, is that of the storage, so nothing is lost by a recovery:
@@ -68,7 +75,7 @@ async def recover_local(storage: str, etcd: str, etcd_timeout_s: float, *, is_ow
             note(line)
 
     note(f"etcd has lost data that storage {storage} still has: recovering etcd from the storage")
-    plan = await run_recovery(storage, etcd, etcd_timeout_s, apply=True, planned=report)
+    plan = await run_recovery(storage, etcd, etcd_timeout_s, apply=True, planned=report, lease_ttl_s=lease_ttl_s)
     if plan.problems:
         raise Conflict(
             f"etcd cannot be recovered from storage {storage}, and nothing was changed: {'; '.join(plan.problems)}"
