@@ -20,10 +20,11 @@ from seaweedmq.codec.kafka_nodes import node_table_from_json, node_table_to_json
 from seaweedmq.codec.keys import KAFKA_NODES
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.kafka.node_ids import with_nodes
-from seaweedmq.errors import Conflict, Unavailable
+from seaweedmq.errors import Conflict, SeaweedMQError
 from seaweedmq.model.kafka_nodes import NODES_MAX, Node, NodeTable
 from seaweedmq.ports import Compare, Environment, MetaStore, Put
 from seaweedmq.rpc.address import parse_address
+from seaweedmq.runtime.log_once import Complaints
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ NO_NODE = -1
 RETRY_FIRST_S, RETRY_MOST_S = 0.02, 0.5
 NODES_TIMEOUT_S = 5.0
 CLUSTER_ID_BYTES = 16
+NUMBERING = "numbering of Kafka's nodes, brokers without a number are not shown to its clients"
 
 
 class Nodes:
@@ -54,6 +56,7 @@ class Nodes:
         self._nodes: dict[str, Node] = {}
         self._live: frozenset[int] = frozenset()
         """Numbers of registered brokers."""
+        self._complaints = Complaints(log)
         self._stand_ins: list[int] = []
         """All numbers that were ever given, in the order in which they stand for missing replicas."""
 
@@ -66,7 +69,7 @@ class Nodes:
         """See to it that every broker that lives has its number; costs nothing if it is so.
 
         Raises:
-            Unavailable: etcd is out of reach, and no node is known.
+            SeaweedMQError: If etcd refuses, or its table of nodes is unreadable, and no node is known.
         """
         self._note()
         if self._table.cluster_id and not self._nameless():
@@ -76,10 +79,11 @@ class Nodes:
         )
         try:
             await attempts(self._give_numbers)
-        except Unavailable as error:
+            self._complaints.over(NUMBERING)
+        except SeaweedMQError as error:
             if not self.shown():
                 raise
-            log.warning("brokers without a node id are not shown to Kafka's clients: %s", error)
+            self._complaints.add(NUMBERING, error)
 
     def live(self) -> list[Node]:
         """Those that live and have a number, by number."""

@@ -12,7 +12,7 @@ from seaweedmq.codec import keys
 from seaweedmq.codec.group_metadata import committed_from_json, committed_to_json, group_from_json, group_to_json
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION
-from seaweedmq.errors import Conflict, Deposed, StaleMetadata, Unavailable
+from seaweedmq.errors import Conflict, Deposed, ResourceExhausted, StaleMetadata, Unavailable
 from seaweedmq.model.group_record import Committed, GroupRecord
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Compare, Delete, MetaStore, Put
@@ -20,6 +20,8 @@ from seaweedmq.runtime.retrying import after_s, backoff, retrying
 
 CHUNK_BYTES_MAX = 1_000_000
 """Leaves room for the record below what a default etcd takes."""
+UNANSWERED = (Unavailable, ResourceExhausted)
+"""Refusals that are retried: etcd returns, or an operator gives one at a limit more space."""
 WRITE_TIMEOUT_S = 30.0
 
 
@@ -89,7 +91,7 @@ class GroupStore:
         Raises:
             Conflict: it is there, or the topic was changed.
             StaleMetadata: this broker does not lead any more.
-            Unavailable: etcd can not be reached for long; it may or may not have happened.
+            Unavailable, ResourceExhausted: etcd refuses for long; it may or may not have happened.
         """
         self._revisions = {self._key: 0}
         puts = {self._offset_key(s): committed_to_json(value) for s, value in committed.items()}
@@ -105,7 +107,7 @@ class GroupStore:
         Raises:
             Conflict: somebody else wrote it, or the topic was deleted; what is known here is worthless.
             StaleMetadata: this broker does not lead any more.
-            Unavailable: etcd can not be reached for long; it may or may not have happened.
+            Unavailable, ResourceExhausted: etcd refuses for long; it may or may not have happened.
         """
         new = {self._offset_key(s): committed_to_json(c) if c else None for s, c in committed.items()}
         if record is not None and not any(new.values()) and self._revisions.keys() <= {*new, self._key}:
@@ -148,7 +150,7 @@ class GroupStore:
             *compares,
             *(Compare(key, mod_revision=self._revisions.get(key, 0)) for key in {*new, self._key}),
         ]
-        trying = retrying(backoff(self._rng, 0.05, 1.0), on=Unavailable, stop=after_s(WRITE_TIMEOUT_S))
+        trying = retrying(backoff(self._rng, 0.05, 1.0), on=UNANSWERED, stop=after_s(WRITE_TIMEOUT_S))
         unclear = False
         async for attempt in trying:
             with attempt:
@@ -156,7 +158,7 @@ class GroupStore:
                     revision = await self._election.transact(every, then)
                     if revision is None and unclear:
                         revision = await self._done_at(new)
-                except Unavailable:
+                except UNANSWERED:
                     unclear = True
                     raise
                 except Deposed as error:  # a member would take it for its own end
