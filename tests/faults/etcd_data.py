@@ -1,6 +1,7 @@
 """etcd out of space, restored from an older backup, or lost: the cluster refuses to serve, and is recovered."""
 
 import asyncio
+import contextlib
 import os
 import sys
 
@@ -16,6 +17,10 @@ SINCE_BACKUP_S = (0.1, 2.0)
 REFUSED_WITHIN_S = 30.0
 REMEDY = "cluster recover"
 """Words of the sentence with which a broker refuses."""
+KILLED_SHARE = 0.5
+"""Share of recoveries that are killed, and run again."""
+KILLED_AFTER_S = (1.0, 3.0)
+RECOVERED_WITHIN_S = 60.0
 LOOK_S = 0.1
 YOUNGER = "faults/younger-than-the-backup"
 SEEN_WITHIN_S = 20.0
@@ -79,8 +84,24 @@ async def _recover(arena: Arena) -> None:
                     await asyncio.sleep(LOOK_S)
     except TimeoutError:
         arena.exits.append(f"{node} does not say `{REMEDY}`: {cluster.log_end(node)}")
+    if arena.rng.random() < KILLED_SHARE:
+        process = await _start_recovery(cluster)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.communicate(), arena.rng.uniform(*KILLED_AFTER_S))
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        arena.say(f"SIGKILL of the recovery, which ended with {await process.wait()}")
+    process = await _start_recovery(cluster)
+    async with asyncio.timeout(RECOVERED_WITHIN_S):
+        output, _ = await process.communicate()
+    if process.returncode != 0:
+        raise EtcdToolError(f"`cluster recover --apply` ended with {process.returncode}: {output.decode()[-1_000:]}")
+    arena.say("the cluster is recovered")
+
+
+async def _start_recovery(cluster: Cluster) -> asyncio.subprocess.Process:
     command = ["cluster", "recover", "--storage", str(cluster.storage), "--etcd", cluster.etcd.endpoint, "--apply"]
-    process = await asyncio.create_subprocess_exec(
+    return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "seaweedmq.cli.main", *command),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
@@ -88,7 +109,3 @@ async def _recover(arena: Arena) -> None:
         cwd=ROOT,
         env=dict(os.environ),
     )
-    output, _ = await process.communicate()
-    if process.returncode != 0:
-        raise EtcdToolError(f"`cluster recover --apply` ended with {process.returncode}: {output.decode()[-1_000:]}")
-    arena.say("the cluster is recovered")

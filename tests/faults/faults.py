@@ -15,6 +15,7 @@ from tests.faults.clocks import clock_step
 from tests.faults.etcd_data import etcd_lost, etcd_quota, etcd_snapshot_restore
 from tests.faults.machines.cluster import Cluster, Node
 from tests.faults.recreate import recreate
+from tests.faults.resources import few_descriptors
 from tests.faults.storage import filler, storage_full, storage_read_only, storage_unmounted
 
 BEYOND_LEASE_S = 1.5
@@ -354,7 +355,7 @@ FAULTS: dict[str, Fault] = {
         cut_etcd_all,
         *(cut_kafka, hang_up_kafka),
         *(kill_etcd, freeze_etcd, etcd_snapshot_restore, etcd_lost, etcd_quota),
-        *(storage_full, storage_unmounted, storage_read_only, clock_step),
+        *(storage_full, storage_unmounted, storage_read_only, clock_step, few_descriptors),
         *(rolling_restart, drain),
         *(split, merge, move, recreate, kill_member, freeze_member),
     )
