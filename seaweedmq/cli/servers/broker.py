@@ -5,11 +5,10 @@ import random
 import secrets
 import time
 
-import psutil
-
 from seaweedmq.broker.broker import Broker
 from seaweedmq.cli.servers.etcd import wait_for_etcd
 from seaweedmq.cli.servers.kafka import open_gateway, start_gateway
+from seaweedmq.cli.servers.own_process import OwnProcess
 from seaweedmq.coordination.etcd import EtcdMetaStore
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import Environment
@@ -36,7 +35,7 @@ async def run_broker(
     """
     async with contextlib.AsyncExitStack() as stack:
         rng = random.Random(secrets.randbits(64))
-        process = psutil.Process()
+        process = OwnProcess()
         store = open_store(storage)
         stack.push_async_callback(store.close)
         await store.read_marker()  # a missing folder is found out before anything is waited for
@@ -61,8 +60,8 @@ async def run_broker(
                 wall_us=lambda: time.time_ns() // 1000,
                 rng=rng,
                 boot_s=boot_s,
-                resident_bytes=lambda: process.memory_info().rss,
-                cpu_share=lambda: process.cpu_percent(interval=None) / 100,
+                resident_bytes=process.resident_bytes,
+                cpu_share=process.cpu_share,
             ),
             store=store,
             meta=meta,
