@@ -180,15 +180,7 @@ class ProcessTableConverter:
     async def _ask(self, request: bytes) -> bytes:
         """One request to the child and its answer. Leaves no child whose next answer would be to this request."""
         if self._child is None or self._child.returncode is not None:
-            self._child = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "seaweedmq.storage.tables.worker",
-                stdin=PIPE,
-                stdout=PIPE,
-                limit=ANSWER_BYTES_MAX,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            )
+            self._child = await _start()
         child = self._child
         if child.stdin is None or child.stdout is None:
             raise AssertionError("the child was started with pipes")
@@ -233,6 +225,28 @@ class ProcessTableConverter:
             task = asyncio.get_running_loop().create_task(_end(child, now=False))
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
+
+
+async def _start() -> Process:
+    """Start a child.
+
+    Raises:
+        Unavailable: If the system refuses.
+    """
+    try:
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "seaweedmq.storage.tables.worker",
+            stdin=PIPE,
+            stdout=PIPE,
+            limit=ANSWER_BYTES_MAX,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+    except OSError as error:
+        raise Unavailable(
+            f"the table worker cannot be started ({error}): raise the limit of open files or of processes, and retry"
+        ) from error
 
 
 async def _end(child: Process, *, now: bool) -> None:
