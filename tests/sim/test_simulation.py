@@ -135,6 +135,7 @@ CAUGHT_BY = {
     "trust_any_folder": 41,
     "recover_without_journals": 213,
     "believe_the_highest_revision": 214,
+    "let_a_stepped_clock_delete": 72,
 }
 """The seed that caught each variant last. When the code changes it may be another one: then the test looks for it among
 the first, and says so. ``python -m tests.sim --find-mutants --processes 2`` finds them all anew."""

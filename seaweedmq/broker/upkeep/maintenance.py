@@ -12,7 +12,7 @@ from seaweedmq.broker.upkeep.conversion import Conversion
 from seaweedmq.broker.upkeep.producer_documents import ProducerDocuments
 from seaweedmq.broker.upkeep.share import is_looked_after
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.core.clock_doubt import doubt_s
+from seaweedmq.core.clock_doubt import WallWatch, doubt_s
 from seaweedmq.core.files.holes import removed_by
 from seaweedmq.core.files.retention import Listed, confirmed_files, retention_policy
 from seaweedmq.core.files.rolling import roll_bounds
@@ -50,6 +50,7 @@ class Maintenance:
         report_emptied: Callable[[ReportEmptied], Awaitable[None]],
     ) -> None:
         self._config = config
+        self._pause_s = max(config.maintenance_interval_s, config.log_grace_s / 4)
         self._broker_id = broker_id
         self._view = view
         self._store = store
@@ -59,6 +60,10 @@ class Maintenance:
         self._segments = segments
         self._clock = clock
         self._report_emptied = report_emptied
+        self._storage_clock = WallWatch()
+        """Clock that dates files. It may step while this broker's clock is wrong as well."""
+        self._storage_clock_due = 0.0
+        """Event loop time, seconds, at which the clock is read even if no file is due."""
         self._emptied: dict[TopicName, tuple[int, dict[int, float]]] = {}
         """Uid of the topic; its sealed segments without any file -> event loop time since when."""
         self._files_due: dict[TopicName, float] = {}
@@ -82,6 +87,8 @@ class Maintenance:
         while True:
             await asyncio.sleep(self._config.maintenance_interval_s)
             self._clock.read()
+            if self._storage_clock_due <= self._loop.time():
+                await self._watch_storage_clock()
             for segment in list(self._segments()):
                 segment.files.retire_if_older(roll_bounds(segment.topic, self._config).age_s)
                 segment.forget_older(self._config.cache_age_s)
@@ -99,6 +106,17 @@ class Maintenance:
                     await self._look_after(name)
                 except SeaweedMQError as error:
                     log.warning("%s: files not looked after now, tried again soon: %s", name, error)
+
+    async def _watch_storage_clock(self) -> None:
+        try:
+            await self._read_storage_clock()
+        except SeaweedMQError as error:
+            self._complaints.add("the clock of the storage is not read", error)
+
+    async def _read_storage_clock(self) -> None:
+        now_us = await self._store.now_us()
+        self._storage_clock.note(now_us, self._clock.read())
+        self._storage_clock_due = self._loop.time() + self._pause_s
 
     async def _release_last_logs(self) -> None:
         for segment in list(self._segments()):
@@ -149,9 +167,9 @@ class Maintenance:
         if expired:
             # The storage dates files by a clock of its own. Only what is old by both goes: a clock that is ahead must
             # not empty every topic.
-            now_us = await self._store.now_us()
+            await self._read_storage_clock()
             needed = {s.id for s in segments if self._is_asked_about(s)}
-            expired = confirmed_files(listed, policy, lambda period_s: min(self._clock.confirmed_us(period_s), now_us))
+            expired = confirmed_files(listed, policy, self._confirmed_by_both_us)
             expired = [f for f in expired if f.segment not in needed]
         if expired:
             self._note_removed(topic, removed_by([f for of_segment in files.values() for f in of_segment], expired))
@@ -162,8 +180,7 @@ class Maintenance:
             await self._store.delete(expired)
             log.info("%s: deleted %s", topic.name, ", ".join(f.path for f in expired))
         await self._record_removed(topic)  # what a full storage refused: the deletion made room
-        pause_s = max(self._config.maintenance_interval_s, self._config.log_grace_s / 4)
-        self._files_due[topic.name] = self._loop.time() + pause_s
+        self._files_due[topic.name] = self._loop.time() + self._pause_s
         tables = {f.path for of_segment in files.values() for f in of_segment if f.kind is FileKind.TABLE}
         if tables or topic.name in self._published:
             await self._publish(topic, tables.difference(f.path for f in expired))
@@ -172,6 +189,11 @@ class Maintenance:
         # And so it is there, and showed what it has.
         if self._as_it_is_now(topic) is not None:
             await self._look_for_emptied(topic, files)
+
+    def _confirmed_by_both_us(self, period_s: float) -> int:
+        """Return the time that it is at least by the clocks of this broker and of the storage."""
+        of_storage_us = self._storage_clock.confirmed_us(self._clock.read(), doubt_s(period_s))
+        return min(self._clock.confirmed_us(period_s), of_storage_us)
 
     def _note_removed(self, topic: Topic, removed: Mapping[int, int]) -> None:
         """Remember how far a deletion removes records, until the storage has recorded it."""

@@ -52,6 +52,7 @@ _IN_TURN: tuple[Theme, ...] = (
     themes_surroundings.the_storage_is_full,
     themes_surroundings.the_root_is_lost,
     themes_surroundings.etcd_is_lost,
+    themes_surroundings.clocks_step,
 )
 
 
