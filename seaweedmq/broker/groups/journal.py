@@ -159,6 +159,7 @@ class GroupJournal:
     async def _write(self, journal: _Open) -> None:
         """Append lines until the file is full. Raises StorageFailed: lines without an answer wait for the next file."""
         flushing = asyncio.create_task(self._flush(journal), name="flush the journal of groups")
+        flushing.add_done_callback(lambda _: self._work.set())
         try:
             while journal.writer.size_bytes < journal.roll_bytes:
                 await self._wait_for_lines(flushing)
@@ -180,15 +181,9 @@ class GroupJournal:
 
     async def _wait_for_lines(self, flushing: "asyncio.Task[None]") -> None:
         """Return once lines wait. Raises StorageFailed: an fsync failed."""
-        while not self._waiting:
+        while not self._waiting and not flushing.done():
             self._work.clear()
-            working = asyncio.create_task(self._work.wait(), name="lines of the journal of groups")
-            try:
-                await asyncio.wait({working, flushing}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                working.cancel()
-            if flushing.done():
-                break
+            await self._work.wait()
         if flushing.done():
             flushing.result()
 
