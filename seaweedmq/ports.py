@@ -252,6 +252,9 @@ class SegmentStore(Protocol):
     async def delete_topic(self, topic: TopicName, uid: int) -> None:
         """Move the topic's folders out of the way at once, so that the name is free, and delete them."""
 
+    async def sweep_deleted(self) -> None:
+        """Delete the folders that interrupted deletions of topics moved out of the way. StorageFailed."""
+
 
 class TableConverter(Protocol):
     """Turns sealed log files into Parquet, and small tables into large ones, off the event loop."""

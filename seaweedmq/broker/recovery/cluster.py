@@ -114,6 +114,8 @@ async def recover_cluster(
     await asyncio.sleep(lease_ttl_s)
     plan = await plan_now(fences=True)
     if plan.is_due and not plan.problems:
+        # While no broker serves. The etcd that would have had them finished is gone.
+        await store.sweep_deleted()
         await Application(store, meta, plan, rng).run(marker)
     return plan
 

@@ -354,6 +354,14 @@ class FileSegmentStore:
 
         await self._run(self._syncs, "delete topic folder", self.root / topic_dir(topic), delete)
 
+    async def sweep_deleted(self) -> None:
+        def sweep() -> None:
+            for parent in (self.root / TOPICS, self.root / "blobs"):
+                for leftover in parent.glob(f"*/{DELETED_PREFIX}*"):
+                    shutil.rmtree(leftover)
+
+        await self._run(self._syncs, "delete what is left of deleted topics in", self.root / TOPICS, sweep)
+
     async def _run(
         self, pool: ThreadPoolExecutor, action: str, path: Path, call: Callable[[], T], *, verify_after: bool = True
     ) -> T:

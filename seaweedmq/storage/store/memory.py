@@ -381,6 +381,9 @@ class MemorySegmentStore:
             if segment is not None and segment in found.pruned:
                 del self.files[path]
 
+    async def sweep_deleted(self) -> None:
+        """Deletions are whole here."""
+
     async def delete_topic(self, topic: TopicName, uid: int) -> None:
         folder = topic_dir(topic)
         await self._turn(StorageOp.DELETE, folder)

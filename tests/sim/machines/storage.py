@@ -263,6 +263,9 @@ class SimStore:
     async def delete_topic(self, topic: TopicName, uid: int) -> None:
         await self._inner.delete_topic(topic, uid)
 
+    async def sweep_deleted(self) -> None:
+        await self._inner.sweep_deleted()
+
     async def close(self) -> None:
         """The shared store goes on."""
 

@@ -87,3 +87,17 @@ async def test_a_full_disk_that_takes_no_new_name_takes_it_once_the_records_are_
     assert tree(store.root) == {}
     writer = await begin_log(store, 0)
     await writer.close()
+
+
+async def test_leftovers_of_deletions_are_no_topics_and_are_swept_whatever_topic_they_are_of(
+    store: FileSegmentStore,
+) -> None:
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
+    before = tree(store.root)
+    for parent in ("topics/shop", "topics/gone", "blobs/shop"):
+        left = store.root / parent / ".deleted-9-0"
+        (left / "log").mkdir(parents=True)
+        (left / "log/records").touch()
+    assert await store.list_topics() == [NAME]
+    await store.sweep_deleted()
+    assert tree(store.root) == before
