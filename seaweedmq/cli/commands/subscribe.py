@@ -9,7 +9,16 @@ from typing import Annotated, NoReturn
 import pyarrow as pa
 import typer
 
-from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, checked_topic, parse_start
+from seaweedmq.cli.options import (
+    BootstrapOption,
+    Common,
+    OnMissing,
+    OnMissingOption,
+    OutputOption,
+    TopicArgument,
+    checked_topic,
+    parse_start,
+)
 from seaweedmq.cli.output import progress, write
 from seaweedmq.cli.records import json_out
 
@@ -19,13 +28,6 @@ class PrintFormat(StrEnum):
 
     JSONL = "jsonl"
     RAW = "raw"
-
-
-class OnMissing(StrEnum):
-    """Behavior where records are lost, which neither retention nor a low watermark removed."""
-
-    FAIL = "fail"
-    SKIP = "skip"
 
 
 def subscribe(
@@ -53,10 +55,7 @@ def subscribe(
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait for new records instead of ending at the last.")
     ] = False,
-    on_missing: Annotated[
-        OnMissing,
-        typer.Option("--on-missing", help="fail: stop where records are lost; skip: continue behind them."),
-    ] = OnMissing.FAIL,
+    on_missing: OnMissingOption = OnMissing.FAIL,
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
