@@ -102,10 +102,12 @@ class Maintenance:
                     del known[name]
             self._producers.forget(self._producers.topics - self._view.topics.keys())
             for name in list(self._view.topics):
+                what = f"upkeep of {name}"
                 try:
                     await self._look_after(name)
+                    self._complaints.over(what)
                 except SeaweedMQError as error:
-                    log.warning("%s: files not looked after now, tried again soon: %s", name, error)
+                    self._complaints.add(what, error)
 
     async def _watch_storage_clock(self) -> None:
         try:
@@ -223,11 +225,13 @@ class Maintenance:
         state = topic.uid, hash(frozenset(tables))
         if now is None or self._published.get(topic.name) == state:
             return
+        what = f"publishing the list of tables of {topic.name}"
         try:
             if await self._converter.reconcile(now):
                 self._published[topic.name] = state
+            self._complaints.over(what)
         except SeaweedMQError as error:
-            log.warning("%s: the list of its tables for other programs is brought in line later: %s", topic.name, error)
+            self._complaints.add(what, error)
 
     def _seen_tables(self, topic: Topic) -> SeenTables:
         uid, seen = self._seen.get(topic.name, (topic.uid, SeenTables()))
