@@ -267,8 +267,15 @@ class TableConverter(Protocol):
 
         Returns False if that can not be done now, and says why in the log of this process: nothing depends on it."""
 
-    async def compact(self, topic: Topic, tables: Sequence[SegmentFile]) -> list[SegmentFile]:
+    async def compact(
+        self, topic: Topic, tables: Sequence[SegmentFile], *, low_watermark: int = 0
+    ) -> list[SegmentFile]:
         """Put one table in the place of some of a segment that follow one another; return what was made.
+
+        Args:
+            topic: Their topic.
+            tables: By offset. One is enough if the low watermark lies in it.
+            low_watermark: Offset below which records are deleted; the new table leaves them out.
 
         Raises:
             Unavailable, NotFound: another process was faster. Corrupt: one of them is damaged; nothing was replaced.

@@ -129,6 +129,7 @@ CAUGHT_BY = {
     "give_what_was_deleted_while_it_is_there": 632,
     "let_low_watermarks_fall": 650,
     "delete_files_that_begin_below": 632,
+    "rewrite_tables_from_one_record_later": 132,
     "end_when_etcd_has_no_space_for_a_lease": 373,
     "hand_errors_of_etcd_on": 263,
     "look_after_files_while_there_is_space": 682,

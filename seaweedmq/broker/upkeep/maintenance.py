@@ -9,6 +9,7 @@ from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.broker.upkeep.compaction import AutoCompaction
 from seaweedmq.broker.upkeep.conversion import Conversion
+from seaweedmq.broker.upkeep.deleted_records import DeletedRecords
 from seaweedmq.broker.upkeep.producer_documents import ProducerDocuments
 from seaweedmq.broker.upkeep.share import is_looked_after
 from seaweedmq.coordination.view import ClusterView
@@ -57,6 +58,7 @@ class Maintenance:
         self._converter = converter
         self._conversion = conversion
         self._compaction = compaction
+        self._deleted_records = DeletedRecords(config=config, converter=converter)
         self._segments = segments
         self._clock = clock
         self._report_emptied = report_emptied
@@ -101,6 +103,7 @@ class Maintenance:
                 for name in known.keys() - self._view.topics.keys():
                     del known[name]
             self._producers.forget(self._producers.topics - self._view.topics.keys())
+            self._deleted_records.keep_only(self._view.topics)
             for name in list(self._view.topics):
                 what = f"upkeep of {name}"
                 try:
@@ -137,6 +140,7 @@ class Maintenance:
         is_mine = first is not None and is_looked_after(first, self._broker_id, self._view)
         if not is_mine:
             self._seen.pop(name, None)
+            self._deleted_records.forget(name)
             self._published.pop(name, None)  # what becomes of its tables from here on is seen by another broker
             await self._record_removed(topic)
         elif self._files_due.get(name, 0) <= self._loop.time():
@@ -191,6 +195,16 @@ class Maintenance:
         # And so it is there, and showed what it has.
         if self._as_it_is_now(topic) is not None:
             await self._look_for_emptied(topic, files)
+        await self._remove_deleted_records(topic, listed, {f.path for f in expired})
+
+    async def _remove_deleted_records(self, topic: Topic, listed: Iterable[Listed], expired: Set[str]) -> None:
+        """Rewrite tables of which a part is deleted."""
+        now = self._as_it_is_now(topic)
+        if now is None:
+            return
+        left = [listing._replace(files=[f for f in listing.files if f.path not in expired]) for listing in listed]
+        if await self._deleted_records.rewrite(now, left):
+            self._files_due.pop(topic.name, None)
 
     def _confirmed_by_both_us(self, period_s: float) -> int:
         """Return the time that it is at least by the clocks of this broker and of the storage."""

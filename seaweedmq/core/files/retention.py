@@ -159,10 +159,10 @@ def expired_files(segments: Sequence[Listed], policy: RetentionPolicy, now_us: i
         segments: all that the topic has files of.
         now_us: by the clock that dated the files.
     """
-    segments = [_dated(segment, now_us) for segment in segments]
-    twice = {table.path: table for segment in segments for table in doubled(segment.files)}
+    twice = {table.path: table for segment in segments for table in doubled(segment.files, segment.low_watermark)}
     """Neither their age nor their size plays a part: others have their records. They go first."""
     staying = [table for table in twice.values() if table.modified_us + policy.log_grace_us > now_us]
+    segments = [_dated(segment, now_us) for segment in segments]
     ordered = [sorted((t for t in _tables(s.files) if t.path not in twice), key=_reach) for s in segments]
     ages = [
         (us, number, table)

@@ -100,7 +100,9 @@ class ProcessTableConverter:
             ),
         )
 
-    async def compact(self, topic: Topic, tables: Sequence[SegmentFile]) -> list[SegmentFile]:
+    async def compact(
+        self, topic: Topic, tables: Sequence[SegmentFile], *, low_watermark: int = 0
+    ) -> list[SegmentFile]:
         """As the port says.
 
         Raises:
@@ -115,6 +117,7 @@ class ProcessTableConverter:
                 self._cluster_id(),
                 topic,
                 tables,
+                low_watermark=low_watermark,
                 row_group_bytes=self._row_group_bytes,
                 table_grace_s=self._table_grace_s,
                 confirmed_us=self._confirmed_us(),

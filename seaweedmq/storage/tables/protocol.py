@@ -2,10 +2,10 @@
 
 Requests, each with ``"root", "cluster_id", "topic" (as codec.metadata), "table_grace_s", "confirmed_us"``: ``{"kind":
 "convert", "logs": [file], "end_offset", "row_group_bytes"}``; ``{"kind": "compact", "tables": [file],
-"row_group_bytes"}`` to merge tables; and ``{"kind": "reconcile"}``, which brings the Delta log of the topic in line
-with its tables. The others do so as well. The root must hold the marker of ``cluster_id``, unless that is null.
-``confirmed_us`` is the time that the broker's clocks confirm for ``table_grace_s``: the worker, which ends when it is
-idle, can confirm none.
+"low_watermark", "row_group_bytes"}`` to merge tables, without the records below the low watermark; and ``{"kind":
+"reconcile"}``, which brings the Delta log of the topic in line with its tables. The others do so as well. The root must
+hold the marker of ``cluster_id``, unless that is null. ``confirmed_us`` is the time that the broker's clocks confirm
+for ``table_grace_s``: the worker, which ends when it is idle, can confirm none.
 
 Answer: ``{"tables": [file], "warning"}``, where the warning tells why the log is not in line, and is null if it is; or
 ``{"error": code, "message"}``. A file is the fields of ``model.files.SegmentFile``.
@@ -59,12 +59,17 @@ def encode_compaction(
     topic: Topic,
     tables: Sequence[SegmentFile],
     *,
+    low_watermark: int,
     row_group_bytes: int,
     table_grace_s: float,
     confirmed_us: int,
 ) -> bytes:
     """One line."""
-    compact = {"tables": [file_fields(f) for f in tables], "row_group_bytes": row_group_bytes}
+    compact = {
+        "tables": [file_fields(f) for f in tables],
+        "low_watermark": low_watermark,
+        "row_group_bytes": row_group_bytes,
+    }
     return _line({"kind": COMPACT, **_common(root, cluster_id, topic, table_grace_s, confirmed_us), **compact})
 
 

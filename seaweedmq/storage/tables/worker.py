@@ -66,7 +66,7 @@ def _written(root: Path, topic: Topic, request: Mapping[str, Any]) -> list[Segme
         logs = [file_of(fields) for fields in request["logs"]]
         return convert_files(root, topic, logs, request["end_offset"], request["row_group_bytes"])
     merged = [file_of(fields) for fields in request["tables"]]
-    return compact_tables(root, topic, merged, request["row_group_bytes"])
+    return compact_tables(root, topic, merged, request["row_group_bytes"], request["low_watermark"])
 
 
 def main() -> None:
