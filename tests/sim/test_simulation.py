@@ -68,7 +68,7 @@ CAUGHT_BY = {
     "begin_files_behind_one_that_may_vanish": 76,
     "take_a_lost_block_for_damage": 76,
     "believe_files_before_they_are_fsynced": 24,
-    "trust_the_clock_of_the_broker": 5,
+    "trust_the_clock_of_the_broker": 67,
     "look_again_by_the_wall_clock": 112,
     "accept_old_epochs": 39,
     "ignore_the_end_offset": 38,
