@@ -5,12 +5,13 @@ Sleeping and waiting go through asyncio, whose clock the simulation replaces; wa
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from seaweedmq.model.broker import BrokerLoad
 from seaweedmq.model.calls import Call
+from seaweedmq.model.claims import ClaimKind
 from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.frames import Frames
@@ -225,6 +226,25 @@ class SegmentStore(Protocol):
     async def read_document(self, topic: TopicName, name: str) -> bytes:
         """Return the content of one of the topic's documents. NotFound, StorageFailed."""
 
+    async def used_segments(self, topic: TopicName) -> frozenset[int]:
+        """Return the ids of all segments that left anything in the folder of a topic, or of others of its name.
+
+        A folder of logs, a table under either of its names, a document of producers and a record of removal count.
+        StorageFailed.
+        """
+
+    async def deleted_topics(self) -> frozenset[int]:
+        """Return the uids of the topics that were deleted last, by ``delete_topic``. StorageFailed."""
+
+    async def create_claim(self, kind: ClaimKind, number: int, content: bytes) -> None:
+        """Take a number durably. AlreadyExists: it is taken. StorageFailed: it may or may not be taken now."""
+
+    async def read_claims(self, kind: ClaimKind) -> Mapping[int, bytes]:
+        """Return the numbers that are taken, with the contents of the claims. StorageFailed."""
+
+    async def delete_claims(self, kind: ClaimKind, numbers: Collection[int]) -> None:
+        """Delete claims, if they are there. StorageFailed."""
+
     async def create_journal(self, name: str) -> LogWriter:
         """Create a journal of groups, an append-only file beside the topics. AlreadyExists, StorageFailed."""
 
@@ -250,7 +270,10 @@ class SegmentStore(Protocol):
         """
 
     async def delete_topic(self, topic: TopicName, uid: int) -> None:
-        """Move the topic's folders out of the way at once, so that the name is free, and delete them."""
+        """Move the topic's folders out of the way at once, so that the name is free, and delete them.
+
+        ``deleted_topics`` has the uid afterwards.
+        """
 
     async def sweep_deleted(self) -> None:
         """Delete the folders that interrupted deletions of topics moved out of the way. StorageFailed."""

@@ -15,6 +15,8 @@
     topics/<namespace>/<topic>/producers-<segment, 8 digits>.json
     topics/<namespace>/.sinks/<topic>/<sink>-<uid of the topic>
     topics/<namespace>/.deleted-<uid of the topic>-<n>/
+    topics/.deleted/<uid of the topic>
+    kafka/{producer-ids,node-ids}/<number, 15 digits>
     groups/<generation, 8 digits>-<revision, 20 digits>-<number, 6 digits>.journal
 
 Numbers are padded so that names sort as offsets do. Legal names (``model.topic``) need no escaping. All tables of a
@@ -23,6 +25,9 @@ skips those that begin with ``_``. Whatever else is put there begins with a dot:
 
 A table has two names, which are links to one file: the one that counts, and one in ``.kept``, under which it stays for
 readers that have begun with it, once it does not count any more.
+
+An empty file in ``topics/.deleted`` records that a topic was deleted, so that its late files are recognized. A file in
+``kafka`` is a claim (``model.claims``).
 
 An empty file in ``.removed`` records that retention removed all records of a segment below an offset: a reader that
 does not find them knows then that they are not lost.
@@ -49,11 +54,14 @@ DELTA_LOG: Final = "_delta_log"
 STAGED: Final = ".staged"
 SINKS: Final = ".sinks"
 DELETED_PREFIX: Final = ".deleted-"
+DELETED_TOPICS: Final = f"{TOPICS}/.deleted"
+"""Folder of the empty files that are named after the uids of deleted topics."""
 GROUPS: Final = "groups"
 """Folder of the journals of native groups."""
 REMOVED: Final = ".removed"
 Kind: TypeAlias = Literal["log", "table"]
 
+_SEGMENT = re.compile(r"[0-9]{8,10}", re.ASCII)
 _REMOVED = re.compile(r"(?P<segment>[0-9]{8,10})-(?P<offset>[0-9]{20})-(?P<uid>[0-9]+)", re.ASCII)
 
 _FILE = re.compile(
@@ -134,6 +142,46 @@ def parse_producers_document(name: str) -> int | None:
     if not (digits.isascii() and digits.isdecimal()) or producers_document(int(digits)) != name:
         return None
     return int(digits)
+
+
+def parse_segment_path(topic: TopicName, path: str) -> int | None:
+    """Return the segment to which a path below the topic's folder belongs, the folder of its logs among them.
+
+    None: no segment, or a name that this project does not give.
+    """
+    parts = path.removeprefix(f"{topic_dir(topic)}/").split("/")
+    match parts:
+        case ["log", folder, *_] if _SEGMENT.fullmatch(folder) and f"{int(folder):08d}" == folder:
+            return int(folder)
+        case ["table", name] | ["table", ".kept", name]:
+            found = parse_segment_file(f"{table_dir(topic)}/{name}")
+            return None if found is None else found.segment
+        case [".removed", name]:
+            mark = parse_removed_mark(name)
+            return None if mark is None else mark.segment
+        case [name]:
+            return parse_producers_document(name)
+    return None
+
+
+def claims_dir(kind: str) -> str:
+    """Return the folder of the claims of a kind, a value of ``model.claims.ClaimKind``."""
+    return f"kafka/{kind}"
+
+
+def claim_path(kind: str, number: int) -> str:
+    """Return the path of the claim of a number."""
+    return f"{claims_dir(kind)}/{number:015d}"
+
+
+def parse_claim_name(name: str) -> int | None:
+    """Return the number that a file in :func:`claims_dir` claims; None for a name that is none."""
+    return int(name) if len(name) == 15 and name.isascii() and name.isdecimal() else None
+
+
+def deleted_topic_path(uid: int) -> str:
+    """Return the path of the record that the topic with this uid was deleted."""
+    return f"{DELETED_TOPICS}/{uid}"
 
 
 def journal_name(generation: int, revision: int, number: int) -> str:

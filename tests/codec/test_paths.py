@@ -119,6 +119,7 @@ LONGEST = {
     "generation": 2**31 - 1,
     "revision": 2**63 - 1,
     "number": 10**9,
+    "kind": "producer-ids",
     "journal": paths.journal_name(2**31 - 1, 2**63 - 1, 10**9),
     "table": table_path(ORDERS, 10**10 - 1, 2**64 - 2, 2**64 - 1),
 }

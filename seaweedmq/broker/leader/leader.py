@@ -21,6 +21,7 @@ from seaweedmq.broker.leader.repair import Repairs
 from seaweedmq.broker.leader.reshaping import Reshaping
 from seaweedmq.broker.leader.sealer import Sealer
 from seaweedmq.broker.leader.succession import Succession
+from seaweedmq.broker.leader.taken_ids import TakenIds
 from seaweedmq.broker.leader.topics import Topics
 from seaweedmq.core.lineage.replication import under_replicated
 from seaweedmq.errors import Fenced, InvalidArgument, StaleMetadata, Unavailable
@@ -81,6 +82,7 @@ class Leader:
                 deletion, view, dial, election.outlive_others, rng=env.rng, lease_ttl_s=config.lease_ttl_s
             ),
         )
+        self._taken_ids = taken_ids = TakenIds(store, view)
         self._marker_keeper = MarkerKeeper(self.metadata, store)
         self._ghosts = Ghosts(self.metadata)
         self._repairs = Repairs(metadata=self.metadata, placement=self.placement)
@@ -89,6 +91,7 @@ class Leader:
             documents=self._documents,
             placement=self.placement,
             sealer=Sealer(view, store, dial, election.outlive_others, self._severity),
+            taken_ids=taken_ids,
             wall_us=env.wall_us,
             orphaned=self._repairs.add,
         )
@@ -114,7 +117,12 @@ class Leader:
             adoption=self._adoption,
             documents=self._documents,
             creation=Creation(
-                metadata=self.metadata, documents=self._documents, placement=self.placement, store=store, env=env
+                metadata=self.metadata,
+                documents=self._documents,
+                placement=self.placement,
+                taken_ids=taken_ids,
+                store=store,
+                env=env,
             ),
             stats=stats,
         )
@@ -156,6 +164,7 @@ class Leader:
                 finally:  # also when the term ends in the meantime, which cancels this once more
                     self.placement.forget()
                     await self.succession.stop()
+                    self._taken_ids.forget()
             log.info("no longer leading")
             error = None if duties.cancelled() else duties.exception()
             failed = 0 if error is None else failed + 1

@@ -225,6 +225,35 @@ def publish(root: Path, *renames: tuple[Path, Path]) -> None:
     sync_directories(root, renames[0][1].parent)
 
 
+def create_whole(root: Path, path: Path, content: bytes) -> None:
+    """Create a file durably with all of its content, in a folder that exists.
+
+    Raises:
+        FileExistsError: If there is one of that name.
+        OSError: If the file system refuses.
+    """
+    with written_aside(path.parent) as aside:
+        aside.write_bytes(content)
+        sync_path(aside)
+        try:
+            os.link(aside, path)
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            _create_in_place(path, content)
+    sync_directories(root, path.parent)
+
+
+def _create_in_place(path: Path, content: bytes) -> None:
+    """Create a file where no file can have two names."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    try:
+        write_all(fd, [content])
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def remove_stale_temporaries(directory: Path, now_s: float) -> None:
     """Remove temporary files that a process left behind more than a day ago."""
     with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +16,8 @@ from seaweedmq.codec.paths import (
     GROUPS,
     TOPIC_DOCUMENT,
     TOPICS,
+    claim_path,
+    claims_dir,
     deleted_prefix,
     document_path,
     fence_path,
@@ -27,12 +29,13 @@ from seaweedmq.codec.paths import (
     topic_dir,
 )
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError, StorageFailed
+from seaweedmq.model.claims import ClaimKind
 from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import BlockingInput
-from seaweedmq.storage.store import file_io
+from seaweedmq.storage.store import claims, file_io
 from seaweedmq.storage.store import marker as markers
 from seaweedmq.storage.store.directory import (
     has_topics,
@@ -291,6 +294,31 @@ class FileSegmentStore:
     async def read_document(self, topic: TopicName, name: str) -> bytes:
         return await self._read_whole(document_path(topic, name))
 
+    async def used_segments(self, topic: TopicName) -> frozenset[int]:
+        folder = self.root / topic_dir(topic)
+        return await self._run(self._documents, "list", folder, lambda: claims.used_segments(self.root, topic))
+
+    async def deleted_topics(self) -> frozenset[int]:
+        return await self._run(self._documents, "list", self.root, lambda: claims.deleted_topics(self.root))
+
+    async def create_claim(self, kind: ClaimKind, number: int, content: bytes) -> None:
+        path = self.root / claim_path(kind, number)
+        try:
+            await self._run(
+                self._documents, "create", path, lambda: claims.create_claim(self.root, kind, number, content)
+            )
+        except FileExistsError:
+            raise AlreadyExists(f"{path} exists: number {number} is taken, take another one") from None
+
+    async def read_claims(self, kind: ClaimKind) -> Mapping[int, bytes]:
+        folder = self.root / claims_dir(kind)
+        return await self._run(self._documents, "read", folder, lambda: claims.read_claims(self.root, kind))
+
+    async def delete_claims(self, kind: ClaimKind, numbers: Collection[int]) -> None:
+        folder = self.root / claims_dir(kind)
+        if numbers:
+            await self._run(self._documents, "delete", folder, lambda: claims.delete_claims(self.root, kind, numbers))
+
     async def create_journal(self, name: str) -> FileLogWriter:
         relative = journal_path(name)
         try:
@@ -342,6 +370,7 @@ class FileSegmentStore:
 
     async def delete_topic(self, topic: TopicName, uid: int) -> None:
         def delete() -> None:
+            claims.record_deleted(self.root, uid)
             for folder in (self.root / topic_dir(topic), self.root / "blobs" / topic.namespace / topic.name):
                 prefix = deleted_prefix(uid)
                 if folder.is_dir() and self._belongs(folder, uid):

@@ -71,18 +71,9 @@ def create_marker(root: Path, marker: StorageMarker) -> StorageMarker:
         Corrupt, Unsupported: If there is one that is unreadable.
     """
     path = root / CLUSTER_DOCUMENT
-    with file_io.written_aside(root) as aside:
-        aside.write_bytes(marker_document(marker))
-        file_io.sync_path(aside)
-        try:
-            os.link(aside, path)
-        except FileExistsError:
-            pass
-        except OSError as error:
-            if error.errno not in file_io.NO_LINKS:
-                raise
-            _create_in_place(path, marker)
-        file_io.sync_directory(root)
+    with contextlib.suppress(FileExistsError):
+        file_io.create_whole(root, path, marker_document(marker))
+    file_io.sync_directory(root)  # another broker may have created it, and not made its name durable yet
     found = read_marker(root)
     if found is None:
         raise FileNotFoundError(errno.ENOENT, "the marker vanished as soon as it was created", str(path))
@@ -187,14 +178,3 @@ def guarded(guard: RootGuard) -> Iterator[None]:
         guard.verify()
         raise
     guard.verify()
-
-
-def _create_in_place(path: Path, marker: StorageMarker) -> None:
-    """Create the marker where no file can have two names."""
-    with contextlib.suppress(FileExistsError):
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        try:
-            file_io.write_all(fd, [marker_document(marker)])
-            os.fsync(fd)
-        finally:
-            os.close(fd)

@@ -5,7 +5,7 @@ processes wrote and did not fsync is gone, or any part of it is.
 """
 
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -15,19 +15,22 @@ from seaweedmq.codec.cluster import marker_document, marker_from_document
 from seaweedmq.codec.documents import topic_from_document
 from seaweedmq.codec.paths import (
     CLUSTER_DOCUMENT,
+    DELETED_TOPICS,
     GROUPS,
     TOPIC_DOCUMENT,
     TOPICS,
     RemovedMark,
+    claim_path,
+    claims_dir,
+    deleted_topic_path,
     document_path,
     fence_path,
     journal_path,
     log_dir,
     log_path,
-    logs_dir,
-    parse_producers_document,
     parse_removed_mark,
     parse_segment_file,
+    parse_segment_path,
     removed_dir,
     table_dir,
     table_prefix,
@@ -35,6 +38,7 @@ from seaweedmq.codec.paths import (
 )
 from seaweedmq.core.files.cover import refuse_overlap
 from seaweedmq.errors import AlreadyExists, Closed, NotFound, SeaweedMQError, StorageFailed
+from seaweedmq.model.claims import ClaimKind
 from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
@@ -331,6 +335,38 @@ class MemorySegmentStore:
     async def read_document(self, topic: TopicName, name: str) -> bytes:
         return await self._read_whole(document_path(topic, name))
 
+    async def used_segments(self, topic: TopicName) -> frozenset[int]:
+        folder = topic_dir(topic)
+        await self._turn(StorageOp.LIST, folder)
+        found = {parse_segment_path(topic, path) for path in self.files if path.startswith(f"{folder}/")}
+        return frozenset(number for number in found if number is not None)
+
+    async def deleted_topics(self) -> frozenset[int]:
+        await self._turn(StorageOp.LIST, DELETED_TOPICS)
+        folder = f"{DELETED_TOPICS}/"
+        return frozenset(int(path.removeprefix(folder)) for path in self.files if path.startswith(folder))
+
+    async def create_claim(self, kind: ClaimKind, number: int, content: bytes) -> None:
+        path = claim_path(kind, number)
+        await self._turn(StorageOp.PUT, path)
+        if path in self.files:
+            raise AlreadyExists(f"{path} exists: number {number} is taken, take another one")
+        self.files[path] = MemoryFile(bytearray(content), self.wall_us(), "", len(content), named=True)
+
+    async def read_claims(self, kind: ClaimKind) -> Mapping[int, bytes]:
+        folder = f"{claims_dir(kind)}/"
+        await self._turn(StorageOp.READ, folder)
+        return {
+            int(path.removeprefix(folder)): bytes(file.data)
+            for path, file in self.files.items()
+            if path.startswith(folder)
+        }
+
+    async def delete_claims(self, kind: ClaimKind, numbers: Collection[int]) -> None:
+        for number in numbers:
+            await self._turn(StorageOp.DELETE, claim_path(kind, number))
+            self.files.pop(claim_path(kind, number), None)
+
     async def create_journal(self, name: str) -> "MemoryLogWriter":
         path = journal_path(name)
         await self._turn(StorageOp.CREATE, path)
@@ -370,14 +406,8 @@ class MemorySegmentStore:
         found = topic_from_document(bytes(document.data))
         if found.uid != uid or not found.pruned:
             return
-        logs = f"{logs_dir(topic)}/"
         for path in [p for p in self.files if p.startswith(f"{topic_dir(topic)}/")]:
-            name = parse_segment_file(path)
-            folder = path.removeprefix(logs).partition("/")[0] if path.startswith(logs) else ""
-            mark = parse_removed_mark(path.rpartition("/")[2])
-            segment = name.segment if name else mark.segment if mark else int(folder) if folder.isdecimal() else None
-            if segment is None:
-                segment = parse_producers_document(path.removeprefix(f"{topic_dir(topic)}/"))
+            segment = parse_segment_path(topic, path)
             if segment is not None and segment in found.pruned:
                 del self.files[path]
 
@@ -387,6 +417,7 @@ class MemorySegmentStore:
     async def delete_topic(self, topic: TopicName, uid: int) -> None:
         folder = topic_dir(topic)
         await self._turn(StorageOp.DELETE, folder)
+        self.files[deleted_topic_path(uid)] = MemoryFile(bytearray(), self.wall_us(), "", named=True)
         document = self.files.get(f"{folder}/{TOPIC_DOCUMENT}")
         if document is not None:
             try:

@@ -6,11 +6,12 @@ way when the process died is known.
 
 import asyncio
 import random
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from seaweedmq.core.files.retention import broker_of
 from seaweedmq.errors import StorageFailed
+from seaweedmq.model.claims import ClaimKind
 from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import TopicName
@@ -210,6 +211,26 @@ class SimStore:
 
     async def read_document(self, topic: TopicName, name: str) -> bytes:
         return await self._inner.read_document(topic, name)
+
+    async def used_segments(self, topic: TopicName) -> frozenset[int]:
+        used = await self._inner.used_segments(topic)
+        await self.disk.pause(StorageOp.LIST)
+        return used
+
+    async def deleted_topics(self) -> frozenset[int]:
+        return await self._inner.deleted_topics()
+
+    async def create_claim(self, kind: ClaimKind, number: int, content: bytes) -> None:
+        await self._inner.create_claim(kind, number, content)
+        await self.disk.pause(StorageOp.PUT)
+
+    async def read_claims(self, kind: ClaimKind) -> Mapping[int, bytes]:
+        claims = await self._inner.read_claims(kind)
+        await self.disk.pause(StorageOp.READ)
+        return claims
+
+    async def delete_claims(self, kind: ClaimKind, numbers: Collection[int]) -> None:
+        await self._inner.delete_claims(kind, numbers)
 
     async def create_journal(self, name: str) -> "SimLogWriter":
         return SimLogWriter(self, await self._inner.create_journal(name))
