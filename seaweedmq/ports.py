@@ -255,7 +255,7 @@ class SegmentStore(Protocol):
         """Return the content of a journal, as far as it is written. NotFound, StorageFailed."""
 
     async def delete_journals(self, names: Sequence[str]) -> None:
-        """Delete journals; missing ones are no error. StorageFailed."""
+        """Delete journals, and ignore missing ones. StorageFailed."""
 
     async def sweep(self, topic: TopicName, uid: int, *, kept_s: float, now_us: int | None = None) -> None:
         """Delete whatever there is of segments that the topic's document calls pruned, fences included; nothing if the

@@ -426,7 +426,7 @@ def _identities(snapshot: Snapshot) -> Iterator[ClusterIdentity]:
             try:
                 yield identity_from_json(entry.value)
             except (Corrupt, Unsupported) as error:
-                _log.error("etcd key %r is left out, its value can not be read: %s", entry.key, error)
+                _log.error("etcd key %r is left out, its value cannot be read: %s", entry.key, error)
 
 
 def _take_out(segments: dict[TopicName, dict[int, Segment]], name: TopicName, segment: int) -> Segment | None:
@@ -470,7 +470,7 @@ def _read(entry: Entry) -> _Value:
         if key == keys.LEADER:
             return _Leader(entry.value.decode())
     except (Corrupt, Unsupported, UnicodeDecodeError) as error:
-        _log.error("etcd key %r is left out, its value can not be read: %s", key, error)
+        _log.error("etcd key %r is left out, its value cannot be read: %s", key, error)
     return None
 
 

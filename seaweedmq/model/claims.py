@@ -1,4 +1,4 @@
-"""Claims: files of the storage, each of which takes one number of one kind for good.
+"""Claims: files of the storage, each of which takes one number of one kind permanently.
 
 Counters in etcd are set back when etcd is restored, and gone when it is lost. A claim outlives both.
 """

@@ -50,7 +50,7 @@ def plan_pieces(
 
     Args:
         known: with it, segments end where brokers say, and what no file shows of them is a ``BrokerPiece``.
-        fail_on_data_loss: whether it is an error that retention removed offsets that were asked for by number, or that
+        fail_on_data_loss: whether it is an error that retention removed offsets requested by number, or that
             records are lost. Otherwise each gap is logged, and the plan continues behind it.
 
     Raises:

@@ -90,7 +90,7 @@ class StreamScan:
             return wanted.end
         if self.fail_on_data_loss or not isinstance(damage, DataLoss) or damage.end_offset is None:
             raise damage from None
-        log.warning("%s; going on without them, as failOnDataLoss says", damage)
+        log.warning("%s; the query continues behind them, as failOnDataLoss says", damage)
         return damage.end_offset
 
     def _look(
@@ -163,7 +163,7 @@ class StreamScan:
                 f"{what}: set option failOnDataLoss to false to go on without them, or begin with a new "
                 "checkpointLocation; a longer retention keeps them for slower readers"
             )
-        log.warning("%s; going on without them, as failOnDataLoss says", what)
+        log.warning("%s; the query continues behind them, as failOnDataLoss says", what)
 
     def _check_topic(self) -> Topic:
         found = read_topic(self.root, self.topic.name)

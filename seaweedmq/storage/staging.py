@@ -192,8 +192,8 @@ class StagedBatch:
             publish(self._root, (aside, self.folder / PROGRESS))
 
     def begun_us(self) -> int:
-        """When the manifest was put down at the earliest, by the clock of the storage; microseconds. 0 if that was set
-        back since: nothing is known then."""
+        """Return the earliest time at which the manifest was written, by the clock of the storage; microseconds. 0 if
+        that clock was set back since: nothing is known then."""
         with self._failing("look at"):
             begun_ns = (self.folder / MANIFEST).stat().st_mtime_ns
             return begun_ns // 1_000 if begun_ns <= clock_s(self.folder) * 1e9 + CLOCK_SLACK_NS else 0

@@ -107,7 +107,7 @@ class Faults:
         """Operation -> event that lets it pass."""
 
     async def __call__(self, op: StorageOp, path: str) -> None:
-        if not path.startswith(f"{GROUPS}/"):  # the journal of groups is written whatever a test does
+        if not path.startswith(f"{GROUPS}/"):  # the journal of groups is written in every test
             self.counts[op] += 1
         if op in self.held and self.paths in path:
             await self.held[op].wait()
@@ -131,9 +131,9 @@ class Bed:
         self.network = Network(loop, random.Random(2))
         self.faults = Faults()
         self.storage_ahead_s = 0.0
-        """How far the storage's clock is ahead of the true time."""
+        """Seconds by which the storage's clock is ahead of the true time."""
         self.ahead_s = 0.0
-        """How far the clocks of brokers are ahead that are started from now on."""
+        """Seconds by which the clocks of brokers are ahead that are started from now on."""
         self.store = MemorySegmentStore(lambda: self.wall_us() + int(self.storage_ahead_s * 1e6), self.faults)
         self.hosts: list[Host] = []
         self.streams: list[Streaming] = []
@@ -215,7 +215,7 @@ class Host:
         self.owner = Owner(f"broker-{number}")
         self.meta = bed.etcd.client(self.owner)
         self.ahead_s = bed.ahead_s
-        """How far its wall clock is ahead of the true time."""
+        """Seconds by which its wall clock is ahead of the true time."""
         self.cpu_share = 0.0
         """Of one core."""
         self.broker = Broker(

@@ -1,4 +1,4 @@
-"""No refusal of etcd keeps Kafka's clients from the brokers there are, or ends a producer that could go on later."""
+"""No refusal of etcd hides the brokers from Kafka's clients, or ends a producer that could continue later."""
 
 from collections.abc import Callable
 

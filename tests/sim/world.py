@@ -110,6 +110,7 @@ class World:
         plans = {TopicName.parse(t.name): t for t in scenario.topics}
         self.retained = Retained(plans, self.clocks.latest_us, self.clocks.judged_us)
         self.disk.on_delete = lambda file, content: self.retained.on_delete(self.disk.store, file, content)
+        self.disk.on_removed = functools.partial(self.retained.on_removed, self.disk.store)
         self.processes = [
             BrokerProcess(self, f"broker-{number}", scenario.broker) for number in range(scenario.brokers)
         ]

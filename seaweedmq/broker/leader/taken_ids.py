@@ -1,4 +1,4 @@
-"""Ids that the storage shows to be taken, whatever the counters in etcd say.
+"""Ids that the storage shows to be taken, even if the counters in etcd are lower.
 
 An etcd that was restored from a backup counts segments as before it, and one that was lost knows no topic. Files of two
 segments with one id would pass for each other. So the leader lists the folder of a topic once, before the first new

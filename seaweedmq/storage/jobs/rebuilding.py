@@ -35,7 +35,7 @@ class Rebuilt:
     replaced: list[str] = field(default_factory=list)
     """Damaged tables that were made again; what was there lies beside, hidden."""
     problems: list[SeaweedMQError] = field(default_factory=list)
-    """What cannot be rebuilt, and why."""
+    """One error for each file that cannot be rebuilt."""
     version: int | None = None
     """Of the Delta log, if it was written."""
 

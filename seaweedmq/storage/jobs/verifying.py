@@ -77,7 +77,7 @@ def verify_topic(
 
 
 def _parts(snapshot: TopicSnapshot) -> tuple[list[Part], list[Difference]]:
-    """What to look at, and what is wrong by the names of the files alone: offsets that are in none."""
+    """Return the parts to read, and the differences that names of files show: offsets that are in no file."""
     files: defaultdict[int, list[SegmentFile]] = defaultdict(list)
     for file in snapshot.files:
         files[file.segment].append(file)

@@ -64,7 +64,7 @@ class ProcessTableConverter:
         """Of one request."""
         self._rng = rng
         self._watch = WallWatch()
-        """Of this process: the child ends when it is idle, and would begin anew each time."""
+        """Watch of this process: the child ends when it is idle, and would start a new one each time."""
         self._confirmed_us()
         self._turn = asyncio.Lock()
         self._child: Process | None = None

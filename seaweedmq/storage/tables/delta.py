@@ -140,7 +140,7 @@ class DeltaLogs:
         self._pause_s = backoff(rng, PAUSE_S_FIRST, PAUSE_S_MAX)
 
     def reconcile(self, root: Path, topic: Topic, *, grace_s: float | None = None, confirmed_us: int = 0) -> int | None:
-        """As the function of this name.
+        """Do what the function of this name does.
 
         Args:
             confirmed_us: time that it is at least, microseconds since 1970 UTC (``core.clock_doubt``): by it versions

@@ -1,4 +1,4 @@
-"""What groups commit is in the storage before it is acknowledged."""
+"""Offsets that groups commit are in the storage before they are acknowledged."""
 
 import asyncio
 

@@ -165,7 +165,7 @@ async def test_a_storage_that_cannot_be_listed_seals_nothing(bed: Bed) -> None:
 
 
 async def lose_topics(bed: Bed) -> Host:
-    """Have etcd lose its topics, but for the identity of the cluster."""
+    """Have etcd lose its topics, and keep the identity of the cluster."""
     return await start_with(bed, {})
 
 

@@ -1,4 +1,4 @@
-"""Unrecoverable segments: named to everybody who asks, in nobody's way, and healed once the right file is back."""
+"""Unrecoverable segments are named to their clients, stop no other segment, and heal once the right file is back."""
 
 import asyncio
 import json

@@ -21,7 +21,7 @@ STABLE = (keys.TOPICS, keys.SEGMENTS, keys.LOW_WATERMARKS, keys.GROUPS_ROOT, key
 
 
 def stored(bed: Bed) -> dict[str, bytes]:
-    """What etcd has of topics, groups and Kafka's numbers."""
+    """Return the keys of etcd that concern topics, groups and Kafka's numbers, with their values."""
     return {e.key: e.value for e in bed.etcd.server.list("/").entries if e.key.startswith(STABLE)}
 
 

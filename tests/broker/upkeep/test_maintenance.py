@@ -219,7 +219,7 @@ async def test_others_are_told_of_tables_that_came_and_went_and_told_again_when_
 
 
 async def two_young_tables(bed: Bed, host: Host) -> None:
-    """Of half a minute, and of a quarter."""
+    """Have two tables, half a minute and a quarter of a minute old."""
     publisher = await host.publisher()
     for count in (1, 2):
         await publisher.store()

@@ -1,4 +1,4 @@
-"""How old tables are at most, whatever the clock said that dated them."""
+"""Greatest possible age of tables, independent of the clock that dated them."""
 
 from hypothesis import given
 from hypothesis import strategies as st

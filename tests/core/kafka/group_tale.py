@@ -66,7 +66,7 @@ class Tale:
     group: str = "g"
     now: float = 0.0
     ahead_s: float = 0.0
-    """How far the wall clock is ahead of the true time."""
+    """Seconds by which the wall clock is ahead of the true time."""
     log: list[ShardRecord] = field(default_factory=list)
     people: dict[str, Person] = field(default_factory=dict)
     asked: dict[int, str] = field(default_factory=dict)

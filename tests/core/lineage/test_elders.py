@@ -1,4 +1,4 @@
-"""How far back a segment asks for producers that it does not know, and when a gap is one."""
+"""Predecessors that a segment asks for producers it does not know, and the gaps that count as lost."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def generations(count: int) -> dict[int, Segment]:
 
 
 def asked(known: dict[int, Segment], *sealed_for_s: float) -> list[int]:
-    """Which segments are asked, given for how long each is known to be sealed; those not given: since just now."""
+    """Return the elders of the newest segment. Each is known to be sealed that long; those not given, since just now."""
     ages = dict(enumerate(sealed_for_s))
     return [s.id for s in elders(known[max(known)], known, lambda segment: ages.get(segment.id, 0.0), IDLE_S)]
 

@@ -1,4 +1,4 @@
-"""What is said of segments that cannot be recovered, and how often that is tried."""
+"""Problems of segments that cannot be recovered, and the pauses between attempts."""
 
 from dataclasses import replace
 

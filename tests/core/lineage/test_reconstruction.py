@@ -115,7 +115,7 @@ def rebuilt(history: History, topic_at: int, lineage_at: int, *, known_at: int |
 
 
 def check(history: History, found: Reconstructed) -> None:
-    """What a recovery promises of a lineage."""
+    """Assert the promises of a recovered lineage."""
     segments = {segment.id: segment for segment in found.segments}
     assert is_partition([s.slots for s in found.segments if s.is_open], found.topic.ring)
     assert history.files.keys() <= segments.keys(), "every record is reachable"
@@ -207,7 +207,7 @@ def test_the_half_of_a_split_that_stored_nothing_keeps_its_id() -> None:
 
 
 def merged_long_before_a_move() -> History:
-    """Of two neighbours with ends 5 and 2 was made one that stored nothing, and was moved long after."""
+    """Merge two neighbours with ends 5 and 2 into a segment that stores nothing and is moved much later."""
     history = History.begun(TopicSpec(name=NAME, segments=2))
     history.store(history.segments[0], 5)
     history.store(history.segments[1], 2)

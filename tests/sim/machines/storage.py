@@ -59,6 +59,7 @@ class SimDisk:
         self._mounted: dict[str, MemoryFile] | None = None
         """The files of the storage while its root is lost, and the store sees the folder beneath."""
         self.on_delete: Callable[[SegmentFile, MemoryFile], None] = lambda file, content: None
+        self.on_removed: Callable[[TopicName, int, int], None] = lambda topic, segment, offset: None
         store.fault = self._before
         store.tear = rng
 
@@ -256,7 +257,9 @@ class SimStore:
                 self.disk.on_delete(file, content)
 
     async def record_removed(self, topic: TopicName, uid: int, removed: Mapping[int, int]) -> None:
-        await self._inner.record_removed(topic, uid, removed)
+        for segment, offset in removed.items():
+            await self._inner.record_removed(topic, uid, {segment: offset})
+            self.disk.on_removed(topic, segment, offset)
 
     async def removed(self, topic: TopicName, uid: int) -> Mapping[int, int]:
         removed = await self._inner.removed(topic, uid)

@@ -23,7 +23,7 @@ WATCHED_S_MAX = 5.0
 
 
 class EtcdLost:
-    """Backups of etcd, and what becomes of it."""
+    """Backups of etcd, and its losses and restores."""
 
     def __init__(self, world: "World", losses: Losses) -> None:
         self._world = world

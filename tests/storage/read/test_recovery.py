@@ -324,7 +324,7 @@ async def test_the_earliest_offset_is_what_retention_left(store: FileSegmentStor
 
 
 async def test_without_retention_a_segment_begins_where_it_began(store: FileSegmentStore) -> None:
-    """What is missing there is lost, and its reader has to learn of it; what retention removed earlier is not."""
+    """Records missing there are lost, and their reader must learn of it; those that retention removed are not lost."""
     await write_log(store, 20, [make_frame(20, 10)])
     assert await earliest_offset(store, make_topic(), make_segment(start_offset=5)) == 5
     assert await earliest_offset(store, make_topic(), make_segment(end_offset=30)) == 0

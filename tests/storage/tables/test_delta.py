@@ -58,7 +58,7 @@ def orders(tmp_path: Path) -> TopicFiles:
 
 
 def by_now(logs: DeltaLogs, orders: TopicFiles) -> int | None:
-    """As a broker has it done whose clock is confirmed."""
+    """Reconcile like a broker whose clock is confirmed."""
     return logs.reconcile(orders.root, orders.topic, confirmed_us=time.time_ns() // 1_000)
 
 
@@ -529,7 +529,7 @@ def test_a_log_that_seldom_gets_a_version_keeps_few_of_them(orders: TopicFiles) 
         orders.table(n, n + 1)
         by_now(logs, orders)
         pass_an_hour()
-        by_now(DeltaLogs(), orders)  # a process that has just begun knows how old it is, too
+        by_now(DeltaLogs(), orders)  # a new process knows its age as well
         kept.append(sum(1 for _ in log_of(orders).iterdir()))
     assert max(kept[5:]) == kept[5] <= 6
     assert len(offsets(orders)) == 20

@@ -38,7 +38,7 @@ def ranges(files: TopicFiles) -> list[tuple[int, int | None]]:
 
 
 def offsets(files: TopicFiles) -> dict[str, list[int]]:
-    """What other programs find."""
+    """Return the offsets that other programs find, by file name."""
     reconcile(files.root, files.topic)
     folder = files.root / table_dir(files.name)
     plain = pyarrow.dataset.dataset(sorted(str(p) for p in folder.glob("*.parquet"))).to_table(columns=["_offset"])
