@@ -34,7 +34,7 @@ def generations(count: int) -> dict[int, Segment]:
 
 
 def asked(known: dict[int, Segment], *sealed_for_s: float) -> list[int]:
-    """Return the elders of the newest segment. Each is known to be sealed that long; those not given, since just now."""
+    """Return the elders of the newest segment. Each is known to be sealed that long; the others: since now."""
     ages = dict(enumerate(sealed_for_s))
     return [s.id for s in elders(known[max(known)], known, lambda segment: ages.get(segment.id, 0.0), IDLE_S)]
 
