@@ -193,6 +193,7 @@ async def loading(bed: Bed) -> tuple[Cluster, Member, asyncio.Event]:
     cluster.gateways.clear()
     host = await bed.start(KAFKA, address=bed.hosts[0].address)
     await bed.until(lambda: len(host.inspect.segments) >= 11)
+    bed.faults.paths = str(OFFSETS_TOPIC)
     gate = bed.faults.hold(StorageOp.READ)
     cluster.open(host)
     return cluster, member, gate

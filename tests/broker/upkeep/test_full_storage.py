@@ -109,8 +109,8 @@ async def test_a_trouble_that_lasts_is_logged_once_and_not_at_every_attempt(
     host = await topic_of_two_tables(bed, configs=configs_of({"seaweedmq.auto.compact": "true"}))
     publisher = await host.publisher(producer=2)
     await publisher.store(frames=3)
-    bed.faults.failing = {op: "input/output error"}
     await host.api.call(SealSegment(NAME, 0))
+    bed.faults.failing = {op: "input/output error"}
     caplog.clear()
     await asyncio.sleep(60)
     said = Counter(record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING)
