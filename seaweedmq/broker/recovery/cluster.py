@@ -213,19 +213,22 @@ async def _plan(
     apply: bool,
     now_us: int,
 ) -> Plan:
+    groups = await find_groups(store)
+    generation = 1 + max(0 if marker is None else marker.generation, groups.generation, _generation(found))
     names = await store.list_topics()
     limit = asyncio.Semaphore(READ_AT_ONCE)
 
     async def find(name: TopicName) -> FoundTopic:
         async with limit:
-            return await find_topic(store, name, found.topics.get(name), apply=apply, now_us=now_us)
+            return await find_topic(
+                store, name, found.topics.get(name), generation=generation, apply=apply, now_us=now_us
+            )
 
     topics = await asyncio.gather(*(find(name) for name in names))
     there = [t.reconstructed for t in topics if t.reconstructed is not None]
     there = [r for r in there if found.deletions.get(r.topic.name) != r.topic.uid]  # its deletion continues
     uids = {r.topic.name: r.topic.uid for r in there}
     _check_related(store, marker, found, uids)
-    groups = await find_groups(store)
     values = groups.values
     notes = [note for t in topics for note in t.notes]
     if not groups.journal:
@@ -235,7 +238,6 @@ async def _plan(
     wanted = _wanted(there) | kept
     planned = _changes(found, wanted, uids)
     touched = {change.key for change in planned}
-    generation = 1 + max(0 if marker is None else marker.generation, groups.generation, _generation(found))
     return Plan(
         state=state,
         cluster_id=new_id,

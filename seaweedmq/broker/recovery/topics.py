@@ -10,9 +10,8 @@ from seaweedmq.codec.logfile import LogPreamble, decode_preamble
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, producers_document
 from seaweedmq.codec.producers import with_producers
 from seaweedmq.core.lineage.reconstruction import (
-    SPARE_IDS,
     Reconstructed,
-    first_free_id,
+    first_new_id,
     latest_topic,
     merged,
     reconstruct,
@@ -52,12 +51,13 @@ class FoundTopic:
 
 
 async def find_topic(
-    store: SegmentStore, name: TopicName, known: KnownTopic | None, *, apply: bool, now_us: int
+    store: SegmentStore, name: TopicName, known: KnownTopic | None, *, generation: int, apply: bool, now_us: int
 ) -> FoundTopic:
     """Read one topic.
 
     Args:
         known: the topic of this name in etcd, if there is one.
+        generation: generation that the recovery begins.
         apply: whether segments that end where their files do are fenced first.
 
     Raises:
@@ -84,7 +84,8 @@ async def find_topic(
     stored = [*lineage, *(segment for p in preambles if p.topic_uid == topic.uid for segment in p.lineage)]
     try:
         # What etcd has of an earlier attempt must not raise the ids that this one begins with.
-        floor = first_free_id(document or topic, merged(topic, stored), {f.segment for f in files}) + SPARE_IDS
+        numbers = {f.segment for f in files}
+        floor = first_new_id(document or topic, merged(topic, stored), numbers, generation=generation)
         records = merged(topic, [*stored, *(() if mine is None else mine.segments)])
         found.problems += _unexplained(topic, records, files, preambles)
         if found.problems:

@@ -17,7 +17,8 @@ from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Topic
 
 SPARE_IDS = 1_000
-"""Ids left out before the first new one: segments without a record may have had them, and clients may know those."""
+"""Ids left out by each recovery before its first new one: segments without a record may have had them, and clients may
+know those. The next recovery leaves out as many more, since the new segments may have stored nothing either."""
 NO_BROKER = "recovered"
 """Replica of a segment whose brokers are unknown. No broker has this id, so the leader replaces the segment."""
 
@@ -91,6 +92,11 @@ def first_free_id(topic: Topic, records: Mapping[int, Segment], files: Collectio
     named = [number for s in records.values() for number in (s.id, *s.predecessors, *s.successors)]
     pruned = [hi - 1 for _, hi in topic.pruned.ranges]
     return max(topic.next_segment, max((*named, *files, *pruned), default=-1) + 1)
+
+
+def first_new_id(topic: Topic, records: Mapping[int, Segment], files: Collection[int], *, generation: int) -> int:
+    """Return an id that no segment had before the recovery that begins this generation: see ``SPARE_IDS``."""
+    return first_free_id(topic, records, files) + SPARE_IDS * generation
 
 
 def reconstruct(

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from seaweedmq.core.lineage.provenance import RECENT_US, provenance
 from seaweedmq.core.lineage.reconstruction import (
-    SPARE_IDS,
     Reconstructed,
-    first_free_id,
+    first_new_id,
     latest_topic,
     merged,
     reconstruct,
@@ -107,7 +106,7 @@ def rebuilt(history: History, topic_at: int, lineage_at: int, *, known_at: int |
     document, lineage = history.versions[topic_at][0], history.versions[lineage_at][1]
     topic = latest_topic(document, None if known_at is None else history.versions[known_at][0])
     stored = [*lineage, *(record for records in history.files.values() for record in records)]
-    floor = first_free_id(document, merged(topic, stored), history.files.keys()) + SPARE_IDS
+    floor = first_new_id(document, merged(topic, stored), history.files.keys(), generation=1)
     known = () if known_at is None else history.versions[known_at][1]
     records = merged(topic, [*stored, *known])
     ends = {n: history.ends.get(n, records[n].start_offset) for n in unsealed(topic, records)}
@@ -180,12 +179,21 @@ def test_a_second_attempt_comes_to_the_same_end(data: st.DataObject) -> None:
     document, lineage = history.versions[topic_at][0], history.versions[lineage_at][1]
     topic = latest_topic(document, first.topic)
     stored = [*lineage, *(record for records in history.files.values() for record in records)]
-    floor = first_free_id(document, merged(topic, stored), history.files.keys()) + SPARE_IDS
+    floor = first_new_id(document, merged(topic, stored), history.files.keys(), generation=1)
     records = merged(topic, [*stored, *written])
     ends = {n: history.ends.get(n, records[n].start_offset) for n in unsealed(topic, records)}
     second = reconstruct(topic, records, ends=ends, first_new=floor, now_us=NOW_US)
     assert second.topic == first.topic
     assert second.segments == first.segments
+
+
+def test_a_second_recovery_repeats_no_id_of_segments_that_stored_nothing_since_the_first() -> None:
+    history = History.begun(TopicSpec(name=NAME))
+    history.store(history.segments[0], 3)
+    document, records = history.versions[0][0], history.files[0]
+    known = merged(document, records)
+    first, second = (first_new_id(document, known, history.files.keys(), generation=g) for g in (1, 2))
+    assert second >= first + 1_000
 
 
 def test_a_move_that_only_a_log_file_knows() -> None:
