@@ -124,7 +124,7 @@ CAUGHT_BY = {
     "delete_files_that_begin_below": 632,
     "rewrite_tables_from_one_record_later": 132,
     "end_when_etcd_has_no_space_for_a_lease": 373,
-    "hand_errors_of_etcd_on": 263,
+    "hand_errors_of_etcd_on": 3637,
     "look_after_files_while_there_is_space": 682,
     "trust_any_folder": 41,
     "recover_without_journals": 213,
