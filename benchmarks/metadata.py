@@ -19,7 +19,7 @@ from seaweedmq.codec.metadata import segment_to_json, topic_to_json
 from seaweedmq.coordination.description import describe
 from seaweedmq.coordination.memory import MemoryMetaServer, MemoryMetaStore
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.core.lineage.pruning import trimmable
+from seaweedmq.core.lineage.pruning import is_older, trimmable
 from seaweedmq.core.lineage.topology import Sealing, new_topic, succeed
 from seaweedmq.model.description import ALL, OPEN, Which
 from seaweedmq.model.segment import ProducerSequence
@@ -45,7 +45,7 @@ def run(scale: Scale) -> list[Measure]:
         ("describe_open", lambda v: _described(v, OPEN), None),
         ("describe_page", lambda v: _described(v, ALL), PAGE_MS_MAX),
         ("open_segments", lambda v: Metadata(v, cast(Any, None), random.Random(1)).open_segments(), None),
-        ("leader_round", lambda v: trimmable(v.segments[NAME], 0), None),
+        ("leader_round", _leader_round, None),
         ("lineage_rewrite", _lineage, None),
     ]
     for name, work, limit in rounds:
@@ -92,6 +92,11 @@ def _described(view: ClusterView, which: Which) -> int:
 
 
 _lines: dict[tuple[int, int], bytes] = {}
+
+
+def _leader_round(view: ClusterView) -> object:
+    known = view.segments[NAME]
+    return trimmable(known, is_older(known, 0, lambda _: 0.0, 1.0))
 
 
 def _lineage(view: ClusterView) -> int:

@@ -138,6 +138,20 @@ class Corrupt(SeaweedMQError):
     code = "CORRUPT"
 
 
+class DataLoss(SeaweedMQError):
+    """Committed records are in no file, and neither retention nor a low watermark explains it. The message names the
+    topic, the segment and the offsets. Restore the files, or read with ``on_missing="skip"``."""
+
+    code = "DATA_LOSS"
+
+    def __init__(self, message: str, start_offset: int | None = None, end_offset: int | None = None) -> None:
+        super().__init__(message)
+        self.start_offset = start_offset
+        """First offset that is missing; None if the error came from another process, which put it into words."""
+        self.end_offset = end_offset
+        """First offset behind the gap that a file holds, or the end of the read; None as above."""
+
+
 class Unsupported(SeaweedMQError):
     """The protocol, format version or encoding is not one this build speaks. Upgrade the older side."""
 
@@ -164,6 +178,7 @@ ALL_KINDS: tuple[type[SeaweedMQError], ...] = (
     ResourceExhausted,
     StorageFailed,
     Corrupt,
+    DataLoss,
     Unsupported,
     Closed,
 )

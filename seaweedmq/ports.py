@@ -5,12 +5,13 @@ Sleeping and waiting go through asyncio, whose clock the simulation replaces; wa
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from seaweedmq.model.broker import BrokerLoad
 from seaweedmq.model.calls import Call
+from seaweedmq.model.claims import ClaimKind
 from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.frames import Frames
@@ -114,6 +115,14 @@ class SegmentStore(Protocol):
         changes nothing and returns no listing; so does an append that was under way.
         """
 
+    async def verify_root(self) -> None:
+        """Return if the root holds the marker of the bound cluster, or no cluster is bound.
+
+        Raises:
+            StorageFailed: If the root holds no marker, or that of another cluster.
+        """
+        ...
+
     async def read_marker(self) -> StorageMarker | None:
         """Return ``cluster.json`` of the root; None if it has none. Needs no :meth:`bind`.
 
@@ -176,6 +185,15 @@ class SegmentStore(Protocol):
         """Delete files, so that nobody finds them any more; missing ones are no error. A table that has a second name,
         for those who found it before, keeps that until ``sweep``."""
 
+    async def record_removed(self, topic: TopicName, uid: int, removed: Mapping[int, int]) -> None:
+        """Record durably that retention removes the records of some segments below an offset (segment -> offset).
+
+        The record outlives the files and the setting. StorageFailed.
+        """
+
+    async def removed(self, topic: TopicName, uid: int) -> Mapping[int, int]:
+        """Return what ``record_removed`` recorded: segment -> offset, the highest one of each. StorageFailed."""
+
     async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
         """Mark a segment as one whose files are going to be believed, durably and for good; again is no error.
 
@@ -199,9 +217,52 @@ class SegmentStore(Protocol):
             is_durable: else everybody sees them, but power loss may take them, or tear them, until they are put again.
         """
 
-    async def sweep(self, topic: TopicName, uid: int, *, kept_s: float) -> None:
+    async def list_topics(self) -> list[TopicName]:
+        """Return the topics that have a folder with anything in it, by name. StorageFailed."""
+
+    async def list_documents(self, topic: TopicName) -> list[str]:
+        """Return the names of the topic's documents; none if it has no folder. StorageFailed."""
+
+    async def read_document(self, topic: TopicName, name: str) -> bytes:
+        """Return the content of one of the topic's documents. NotFound, StorageFailed."""
+
+    async def used_segments(self, topic: TopicName) -> frozenset[int]:
+        """Return the ids of all segments that left anything in the folder of a topic, or of others of its name.
+
+        A folder of logs, a table under either of its names, a document of producers and a record of removal count.
+        StorageFailed.
+        """
+
+    async def deleted_topics(self) -> frozenset[int]:
+        """Return the uids of the topics that were deleted last, by ``delete_topic``. StorageFailed."""
+
+    async def create_claim(self, kind: ClaimKind, number: int, content: bytes) -> None:
+        """Take a number durably. AlreadyExists: it is taken. StorageFailed: it may or may not be taken now."""
+
+    async def read_claims(self, kind: ClaimKind) -> Mapping[int, bytes]:
+        """Return the numbers that are taken, with the contents of the claims. StorageFailed."""
+
+    async def delete_claims(self, kind: ClaimKind, numbers: Collection[int]) -> None:
+        """Delete claims, if they are there. StorageFailed."""
+
+    async def create_journal(self, name: str) -> LogWriter:
+        """Create a journal of groups, an append-only file beside the topics. AlreadyExists, StorageFailed."""
+
+    async def list_journals(self) -> list[str]:
+        """Return the names of all journals of groups, sorted. StorageFailed."""
+
+    async def read_journal(self, name: str) -> bytes:
+        """Return the content of a journal, as far as it is written. NotFound, StorageFailed."""
+
+    async def delete_journals(self, names: Sequence[str]) -> None:
+        """Delete journals, and ignore missing ones. StorageFailed."""
+
+    async def sweep(self, topic: TopicName, uid: int, *, kept_s: float, now_us: int | None = None) -> None:
         """Delete whatever there is of segments that the topic's document calls pruned, fences included; nothing if the
         document is of another topic of that name. Also second names of tables that were deleted ``kept_s`` ago.
+
+        Args:
+            now_us: time that it is at least by the caller's clock. What is not old by it and by the storage's stays.
 
         Raises:
             StorageFailed: it can not be done now; also while the topic has no document.
@@ -209,7 +270,13 @@ class SegmentStore(Protocol):
         """
 
     async def delete_topic(self, topic: TopicName, uid: int) -> None:
-        """Move the topic's folders out of the way at once, so that the name is free, and delete them."""
+        """Move the topic's folders out of the way at once, so that the name is free, and delete them.
+
+        ``deleted_topics`` has the uid afterwards.
+        """
+
+    async def sweep_deleted(self) -> None:
+        """Delete the folders that interrupted deletions of topics moved out of the way. StorageFailed."""
 
 
 class TableConverter(Protocol):
@@ -223,8 +290,15 @@ class TableConverter(Protocol):
 
         Returns False if that can not be done now, and says why in the log of this process: nothing depends on it."""
 
-    async def compact(self, topic: Topic, tables: Sequence[SegmentFile]) -> list[SegmentFile]:
+    async def compact(
+        self, topic: Topic, tables: Sequence[SegmentFile], *, low_watermark: int = 0
+    ) -> list[SegmentFile]:
         """Put one table in the place of some of a segment that follow one another; return what was made.
+
+        Args:
+            topic: Their topic.
+            tables: By offset. One is enough if the low watermark lies in it.
+            low_watermark: Offset below which records are deleted; the new table leaves them out.
 
         Raises:
             Unavailable, NotFound: another process was faster. Corrupt: one of them is damaged; nothing was replaced.

@@ -126,7 +126,7 @@ async def test_files_of_it_are_read_searched_and_converted(store: FileSegmentSto
     assert await find_offset_by_time(store, make_topic(), 0, T0 + 7_000_000, 20) == (7, T0 + 7_000_000)
     topic = make_topic()
     scan = Scan(root=store.root, topic=topic, timestamps=Interval(), columns=columns_of(topic, ["offset", "value"]))
-    pieces = plan_snapshot(make_segment(20), await store.list_files(NAME, 0))
+    pieces = plan_snapshot(topic, make_segment(20), await store.list_files(NAME, 0))
     rows = [row for batch in scan.read(pieces) for row in batch.to_pylist()]
     assert [(row["offset"], row["value"]) for row in rows] == expected(0, 20)
     convert_files(store.root, topic, [first], 20, 1 << 20)

@@ -92,7 +92,8 @@ async def read(store: FileSegmentStore, start: int, end: int) -> list[tuple[int,
 async def scanned(store: FileSegmentStore, topic: Topic, end: int, timestamps: Interval | None = None) -> pa.Table:
     """By Spark's reader, without Spark."""
     scan = Scan(root=store.root, topic=topic, timestamps=timestamps or Interval(), columns=columns_of(topic))
-    return pa.Table.from_batches(list(scan.read(plan_snapshot(make_segment(end), await store.list_files(NAME, 0)))))
+    pieces = plan_snapshot(topic, make_segment(end), await store.list_files(NAME, 0))
+    return pa.Table.from_batches(list(scan.read(pieces)))
 
 
 def rows_in(table: pa.Table, names: Sequence[str]) -> list[Row]:

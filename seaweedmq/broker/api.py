@@ -123,7 +123,16 @@ class PassedOn:
     Implements ``ports.LeaderApi``.
     """
 
-    def __init__(self, local: Local, forward: Forwarding, draining: Draining, kafka_groups: KafkaGroups) -> None:
+    def __init__(
+        self,
+        local: Local,
+        forward: Forwarding,
+        draining: Draining,
+        kafka_groups: KafkaGroups,
+        check_admission: Callable[[], None],
+    ) -> None:
+        """``check_admission`` raises the reason while this broker may serve nothing."""
+        self._check_admission = check_admission
         self._local = local
         self._forward = forward
         self._draining = draining
@@ -131,6 +140,7 @@ class PassedOn:
 
     async def call(self, request: Call[R]) -> R:
         """See ``ports.LeaderApi``."""
+        self._check_admission()
         by_leader = BY_LEADER.get(type(request))
         if by_leader is not None:
             return await self._forward.call(request, by_leader)
@@ -144,6 +154,7 @@ class PassedOn:
 
     async def join_group(self, requests: AsyncIterator[GroupRequest]) -> AsyncGenerator[GroupReply, None]:
         """See ``ports.LeaderApi``."""
+        self._check_admission()
         opening = await anext(requests, None)
         if not isinstance(opening, GroupOpen):
             raise ProtocolViolation("a member's stream begins with GroupOpen: send that first")
@@ -181,9 +192,10 @@ class Api(PassedOn):
         draining: Draining,
         kafka_groups: KafkaGroups,
         status: StatusService,
+        check_admission: Callable[[], None],
     ) -> None:
-        super().__init__(local, forward, draining, kafka_groups)
-        self.passed_on: LeaderApi = PassedOn(local, forward.no_further(), draining, kafka_groups)
+        super().__init__(local, forward, draining, kafka_groups, check_admission)
+        self.passed_on: LeaderApi = PassedOn(local, forward.no_further(), draining, kafka_groups, check_admission)
         self._publish = publish
         self._subscribe = subscribe
         self._followers = followers
@@ -193,6 +205,7 @@ class Api(PassedOn):
     async def call(self, request: Call[R]) -> R:
         """See ``ports.LeaderApi``."""
         if isinstance(request, GetClusterStatus):
+            self._check_admission()
             status: Any = await self._status.status(request)
             found: R = status
             return found
@@ -200,18 +213,22 @@ class Api(PassedOn):
 
     def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
         """See ``ports.BrokerApi``."""
+        self._check_admission()
         return self._publish.publish(requests)
 
     def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
         """See ``ports.BrokerApi``."""
+        self._check_admission()
         return self._subscribe.subscribe(requests)
 
     def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
         """See ``ports.BrokerApi``."""
+        self._check_admission()
         return self._followers().replicate(requests)
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
         """See ``ports.BrokerApi``."""
+        self._check_admission()
         await self._leader().report_load(reports)
 
     async def _drain(self, broker: str) -> Any:

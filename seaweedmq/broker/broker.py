@@ -3,8 +3,10 @@
 import asyncio
 import logging
 
+from seaweedmq.broker.admission import Admission
 from seaweedmq.broker.api import Api, Local
 from seaweedmq.broker.cluster_status import StatusService
+from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.contacts import Contacts
 from seaweedmq.broker.drain import Draining
 from seaweedmq.broker.forward import Forwarding
@@ -30,6 +32,7 @@ from seaweedmq.broker.term import Term, TermParts, make_term
 from seaweedmq.coordination.observed import ObservedMetaStore
 from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.view import ClusterView
+from seaweedmq.core.lineage.provenance import provenance
 from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.calls import ReportEmptied, ReportSuspicions
@@ -79,7 +82,10 @@ class Broker:
         self.readiness = Readiness()
         """Reasons not to serve at present: parts of the broker set and withdraw them."""
         self.readiness.refuse(START, f"broker {address} is starting; retry")
-        self._view = ClusterView(meta, env.rng)
+        self._admission = Admission(
+            meta=meta, store=store, rng=env.rng, address=address, readiness=self.readiness, halted=self._halt
+        )
+        self._view = ClusterView(meta, env.rng, self._admission.recognizes)
         self._contacts = Contacts(self._view, dialer)
         self._memory = BrokerMemory.of(config, env.resident_bytes())
         self._producers = ProducerPool.of(config)
@@ -100,6 +106,7 @@ class Broker:
         self._term_parts = TermParts(
             config=config,
             env=env,
+            clock=ConfirmedClock(env),
             view=self._view,
             meta=meta,
             store=store,
@@ -122,6 +129,7 @@ class Broker:
             lease_ttl_s=config.lease_ttl_s,
             address=address,
             kafka_address=kafka_address,
+            admit=self._admission.admit,
             make_term=lambda info, session: make_term(self._term_parts, self._supervisor.child(info.id), info, session),
             changed=self._membership_changed,
             drop=self._drop,
@@ -147,6 +155,7 @@ class Broker:
             ),
             draining=self._draining,
             kafka_groups=kafka_groups,
+            check_admission=self._admission.check,
         )
         self.local = LocalBroker(
             config=config,
@@ -186,14 +195,16 @@ class Broker:
         return self._supervisor.failed
 
     async def start(self) -> None:
-        """Check the storage, register as soon as etcd takes it, and serve what is assigned.
+        """Wait until etcd and storage belong together, check the storage, register as soon as etcd takes it, and serve
+        what is assigned.
 
         Raises:
             StorageFailed: the storage cannot be written, for another reason than lack of space.
             AlreadyExists: another broker holds the address.
         """
-        await check_storage(self._store)
         self._supervisor.spawn(self._etcd.run(), "etcd probes")
+        await self._admission.admit_first()
+        await check_storage(self._store)
         self._supervisor.spawn(
             follow_lease(self.readiness, self._session, self._moved, lambda: self._etcd.trouble), "readiness"
         )
@@ -204,6 +215,10 @@ class Broker:
         await self._view.ready()
         self._supervisor.spawn(self._owned.run(), "segments")
         self.readiness.allow(START)
+
+    def watch_storage(self) -> None:
+        """Report a storage that loses its marker as a reason not to serve, until the broker stops."""
+        self._supervisor.spawn(self._admission.watch_root(), "storage root")
 
     async def stop(self) -> None:
         """Take nothing more, store and commit what is there, leave the cluster. Others take the segments over."""
@@ -246,6 +261,11 @@ class Broker:
             return self.api
         return self._contacts.dial(broker_id)
 
+    def _halt(self) -> None:
+        """Etcd is not what it was: the term ends as if its lease were lost, and the next one begins with admission."""
+        if self._membership.term is not None:
+            self._membership.term.session.lost.set()
+
     async def _drop(self, term: Term) -> None:
         """The lease is lost: what it owned is somebody else's by now, or soon."""
         log.error("lost the lease as %s: dropping %d segments", term.id, len(self._owned.segments))
@@ -278,4 +298,5 @@ class Broker:
             spawn=self._supervisor.brief,
             dial=self._dial,
             suspicions=self._suspicions,
+            provenance=lambda segment: provenance(segment, self._view.segments_of(segment.topic)),
         )

@@ -15,6 +15,7 @@ from seaweedmq.broker.serve.start_offsets import StartOffsets
 from seaweedmq.broker.serve.tail import Standing, Tail, Tails
 from seaweedmq.codec.frame import Frame
 from seaweedmq.coordination.view import ClusterView
+from seaweedmq.core.lineage.problems import check_recoverable
 from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import NotFound, OutOfRange, StaleMetadata, Unavailable, fresh
 from seaweedmq.model.config import BrokerConfig
@@ -144,11 +145,11 @@ class LocalPartition:
     async def log_start(self) -> int:
         """Lowest offset that is kept, as of some seconds ago where retention removes records."""
         start = self._lineage[0].start_offset
-        if self.topic.has_retention:
+        if self.topic.expires:
             starts = await self._broker.starts.of(self.topic)
             kept = (max(starts[s.id], s.start_offset) for s in self._lineage if s.id in starts)
-            start = max(min(kept, default=self.segment.start_offset), self._low_watermark)
-        return min(start, self.high_watermark)
+            start = min(kept, default=self.segment.start_offset)
+        return min(max(start, self._low_watermark), self.high_watermark)
 
     @property
     def _low_watermark(self) -> int:
@@ -274,6 +275,7 @@ class LocalBroker:
             NotFound: no such topic or partition.
             StaleMetadata: another broker is its primary.
             Unavailable: nobody is at the moment.
+            Corrupt: If its open segment cannot be recovered; names the file.
         """
         known = self._partitions_of(name)
         partition = known.led.get(number)
@@ -285,6 +287,7 @@ class LocalBroker:
         segment = lineage[-1]
         if not segment.is_open:
             raise Unavailable(f"partition {number} of {name} has no open segment at the moment: retry")
+        check_recoverable(segment)
         found = self.lookup.try_segment(name, segment.id, topic.uid)
         if found is None or found.open is None:
             raise StaleMetadata(f"segment {segment} is served by broker {segment.primary}: refresh the metadata")

@@ -33,11 +33,13 @@ class Membership:
         lease_ttl_s: float,
         address: str,
         kafka_address: str,
+        admit: Callable[[], Awaitable[None]],
         make_term: Callable[[BrokerInfo, Session], Term],
         changed: Callable[[], None],
         drop: Callable[[Term], Awaitable[None]],
     ) -> None:
-        """``changed`` is called when a term begins or is over, ``drop`` before one ends whose lease is lost."""
+        """``admit`` returns once the broker may register. ``changed`` is called when a term begins or is over,
+        ``drop`` before one ends whose lease is lost."""
         self.term: Term | None = None
         """The present one, or the last: it may be over."""
         self.draining = False
@@ -49,6 +51,7 @@ class Membership:
         self._ttl_s = lease_ttl_s
         self._address = address
         self._kafka_address = kafka_address
+        self._admit = admit
         self._make_term = make_term
         self._changed = changed
         self._drop = drop
@@ -74,9 +77,10 @@ class Membership:
 
         Raises:
             AlreadyExists: another broker holds the address.
-            SeaweedMQError: etcd cannot be reached, or refuses.
+            SeaweedMQError: etcd cannot be reached, or refuses; or etcd and storage do not belong together.
         """
         async with self._joining:
+            await self._admit()
             broker_id = f"b-{self._env.rng.getrandbits(32):08x}"
             session = Session(self._meta, self._ttl_s, self._env.rng, self._env.boot_s)
             info = BrokerInfo(

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
+from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.groups.registry import Groups
 from seaweedmq.broker.leader.leader import Leader
 from seaweedmq.broker.leader.metadata import Metadata
@@ -81,6 +82,7 @@ class TermParts:
 
     config: BrokerConfig
     env: Environment
+    clock: ConfirmedClock
     view: ClusterView
     meta: MetaStore
     store: SegmentStore
@@ -108,6 +110,7 @@ def make_term(parts: TermParts, supervisor: Supervisor, info: BrokerInfo, sessio
             view=parts.view,
             election=election,
             meta=parts.meta,
+            store=parts.store,
             dial=parts.dial,
             catch_up=parts.descriptions.catch_up,
             config=parts.config,
@@ -122,6 +125,7 @@ def make_term(parts: TermParts, supervisor: Supervisor, info: BrokerInfo, sessio
         metadata=Metadata(parts.view, election, parts.env.rng),
         store=parts.store,
         env=parts.env,
+        clock=parts.clock,
         dial=parts.dial,
         stats=parts.descriptions.stats,
         config=parts.config,
@@ -175,7 +179,7 @@ def make_term(parts: TermParts, supervisor: Supervisor, info: BrokerInfo, sessio
         conversion=conversion,
         compaction=compaction,
         segments=parts.owned.segments.values,
-        wall_us=parts.env.wall_us,
+        clock=parts.clock,
         report_emptied=parts.report_emptied,
     )
 

@@ -35,7 +35,7 @@ def common(
             metavar="HOST:PORT[,HOST:PORT]", help="Brokers to ask first; any will do.", envvar="SEAWEEDMQ_BOOTSTRAP"
         ),
     ] = DEFAULT_BOOTSTRAP,
-    output: Annotated[Output, typer.Option(help="How results are printed.")] = Output.TABLE,
+    output: Annotated[Output, typer.Option("--output", "-o", help="How results are printed.")] = Output.TABLE,
 ) -> None:
     """Options of every command; they may also follow the command's name."""
     context.obj = Common(bootstrap, output)

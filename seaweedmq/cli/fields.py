@@ -9,6 +9,7 @@ import pyarrow as pa
 from seaweedmq.codec.delta_schema import left_out
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.core.kafka import visibility
+from seaweedmq.core.lineage.problems import describe_problems
 from seaweedmq.core.lineage.replication import describe_under_replicated
 from seaweedmq.model.broker import ETCD_OK, BrokerStatus, ClusterStatus, Decision, DecisionKind
 from seaweedmq.model.description import SegmentStats, TopicDescription
@@ -62,6 +63,7 @@ def segment_fields(segment: Segment, addresses: Mapping[str, str], stats: Segmen
         "flushed_offset": stats.flushed_offset if stats else segment.end_offset,
         "bytes_per_s": stats.bytes_per_s if stats else 0.0,
         "records_per_s": stats.records_per_s if stats else 0.0,
+        "problem": segment.problem or None,
     }
 
 
@@ -79,8 +81,9 @@ def holds(found: TopicDescription, decisions: Iterable[Decision]) -> list[Decisi
 
 
 def topic_status(found: TopicDescription, decisions: Iterable[Decision]) -> str:
-    """Return ``ok``, or the topic's findings: segments that lack replicas, and those that should change and cannot."""
+    """Return ``ok``, or the topic's findings: segments that are unrecoverable, lack replicas, or cannot change."""
     findings = [
+        describe_problems(found.segments),
         describe_under_replicated(found.segments, found.topic.replicas, found.addresses),
         *(decision.reason for decision in holds(found, decisions)),
     ]
@@ -147,6 +150,7 @@ def cluster_fields(status: ClusterStatus) -> Fields:
         "topics": status.topics,
         "open_segments": status.open_segments,
         "under_replicated_segments": status.under_replicated_segments,
+        "unrecoverable_segments": status.unrecoverable_segments,
         "brokers": [broker_fields(broker) for broker in status.brokers],
         "decisions": [decision_fields(decision) for decision in status.decisions],
     }

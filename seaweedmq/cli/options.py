@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Annotated, Literal
 
 import typer
@@ -24,10 +25,22 @@ BootstrapOption = Annotated[
     ),
 ]
 OutputOption = Annotated[
-    Output | None, typer.Option("--output", help="How results are printed (table).", show_default=False)
+    Output | None, typer.Option("--output", "-o", help="How results are printed (table).", show_default=False)
 ]
 WatchOption = Annotated[bool, typer.Option("--watch", help="Show it again every second, until Ctrl-C.")]
 TopicArgument = Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="The topic.", show_default=False)]
+
+
+class OnMissing(StrEnum):
+    """Behavior where records are lost, which neither retention nor a low watermark removed."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+OnMissingOption = Annotated[
+    OnMissing, typer.Option("--on-missing", help="fail: stop where records are lost; skip: continue behind them.")
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from seaweedmq.client.group.options import MAX_UNACKED, GroupOptions
 from seaweedmq.client.group.subscriber import GroupSubscriber
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.start import StartAt
-from seaweedmq.client.subscribe.options import ReadOptions
+from seaweedmq.client.subscribe.options import OnMissing, ReadOptions
 from seaweedmq.client.subscribe.ranges import RangeReading
 from seaweedmq.client.subscribe.reading import TopicReading
 from seaweedmq.client.subscribe.subscriber import Subscriber
@@ -136,6 +136,7 @@ class Client:
         stop_at: Literal["latest"] | None = None,
         timeout: float | None = None,
         columns: Sequence[str] | None = None,
+        on_missing: OnMissing = "fail",
     ) -> Opening[Subscriber]: ...
 
     @overload
@@ -154,6 +155,7 @@ class Client:
         stop_at: Literal["latest"] | None = None,
         timeout: float | None = None,
         columns: Sequence[str] | None = None,
+        on_missing: OnMissing = "fail",
     ) -> Opening[GroupSubscriber]: ...
 
     @overload
@@ -167,6 +169,7 @@ class Client:
         stop_at: Literal["latest"] | None = None,
         timeout: float | None = None,
         columns: Sequence[str] | None = None,
+        on_missing: OnMissing = "fail",
     ) -> Opening[Subscriber] | Opening[GroupSubscriber]: ...
 
     def subscriber(
@@ -190,7 +193,12 @@ class Client:
         )
 
     def read_ranges(
-        self, topic: str | TopicName, ranges: Mapping[int, tuple[Start, int]], *, columns: Sequence[str] | None = None
+        self,
+        topic: str | TopicName,
+        ranges: Mapping[int, tuple[Start, int]],
+        *,
+        columns: Sequence[str] | None = None,
+        on_missing: OnMissing = "fail",
     ) -> Opening[RangeReading]:
         """Read stretches of single segments: segment -> where to start, and the offset to end at, which is committed.
 
@@ -198,7 +206,7 @@ class Client:
         """
         name = topic_name(topic)
         parts = self._cluster, name, self._config, self._forget
-        return Opening(lambda: self._opened(lambda: RangeReading(*parts, ranges, columns)))
+        return Opening(lambda: self._opened(lambda: RangeReading(*parts, ranges, columns, on_missing)))
 
     async def _opened(self, make: Callable[[], S]) -> S:
         self._check_open()

@@ -3,6 +3,7 @@
 | key | value | lease |
 |---|---|---|
 | ``/seaweedmq/cluster`` | ClusterIdentity | - |
+| ``/seaweedmq/cluster-seen`` | ClusterIdentity; its modification revision is that of the storage's marker | - |
 | ``/seaweedmq/leader`` | id of the leading broker | its own |
 | ``/seaweedmq/brokers/<id>`` | BrokerInfo | its own |
 | ``/seaweedmq/addresses/<host:port>`` | id of the broker that listens there | its own |
@@ -26,6 +27,7 @@ from seaweedmq.model.topic import TopicName
 
 ROOT = "/seaweedmq/"
 CLUSTER = ROOT + "cluster"
+CLUSTER_SEEN = CLUSTER + "-seen"
 LEADER = ROOT + "leader"
 BROKERS = ROOT + "brokers/"
 ADDRESSES = ROOT + "addresses/"

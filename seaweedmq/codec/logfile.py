@@ -13,11 +13,13 @@ from typing import Any
 
 from xxhash import xxh3_64_intdigest
 
+from seaweedmq.codec.fields import Fields
 from seaweedmq.codec.frame import Truncated
+from seaweedmq.codec.metadata import lineage_fields, segment_from_fields, topic_fields, topic_from_fields
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
 from seaweedmq.model.publish import FrameAck
-from seaweedmq.model.segment import ProducerState
-from seaweedmq.model.topic import TopicName
+from seaweedmq.model.segment import ProducerState, Segment
+from seaweedmq.model.topic import Topic, TopicName
 
 LOG_MAGIC = b"SWMQLOG1"
 LOG_VERSION = 1
@@ -48,6 +50,11 @@ class LogPreamble:
     known, in files of versions that did not say."""
     producers: tuple[ProducerState, ...] = ()
     """As of ``base_offset``, the longest idle first."""
+    lineage: tuple[Segment, ...] = ()
+    """Record of the segment itself, then those of ``core.lineage.provenance``, without producers; empty in files of
+    versions that did not record them."""
+    origin: Topic | None = None
+    """Record of the topic, in files of segments that the topic began with: no document may know the topic yet."""
 
 
 def encode_preamble(p: LogPreamble) -> bytes:
@@ -75,6 +82,10 @@ def encode_preamble(p: LogPreamble) -> bytes:
     }
     if p.flushed is not None:
         document["flushed"] = p.flushed
+    if p.lineage:
+        document["lineage"] = [lineage_fields(segment) for segment in p.lineage]
+    if p.origin is not None:
+        document["origin"] = topic_fields(p.origin)
     text = json.dumps(document, separators=(",", ":"), ensure_ascii=True).encode()
     text += b" " * (-(_PREFIX.size + len(text) + _U64.size) % ALIGNMENT_BYTES)
     if len(text) > JSON_BYTES_MAX:
@@ -134,6 +145,8 @@ def _parse(text: bytes) -> LogPreamble:
                 )
                 for producer_id, epoch, next_sequence, recent in document["producers"]
             ),
+            lineage=tuple(segment_from_fields(Fields.of("segment", fields)) for fields in document.get("lineage", ())),
+            origin=topic_from_fields(Fields.of("topic", document["origin"])) if "origin" in document else None,
         )
     except (ValueError, KeyError, TypeError, RecursionError, InvalidArgument) as e:
         raise Corrupt(f"log preamble: unreadable JSON ({type(e).__name__}: {e}); written by something else") from e

@@ -61,7 +61,8 @@ def lineage_fields(segment: Segment) -> dict[str, object]:
 def segment_fields(segment: Segment) -> dict[str, object]:
     """The segment as JSON values; ``sequences`` are [producer_id, producer_epoch, next_sequence]."""
     sequences = [[s.producer_id, s.producer_epoch, s.next_sequence] for s in segment.sequences]
-    return {**lineage_fields(segment), "sequences": sequences, "sequences_complete": segment.sequences_complete}
+    fields = {**lineage_fields(segment), "sequences": sequences, "sequences_complete": segment.sequences_complete}
+    return fields | ({"problem": segment.problem} if segment.problem else {})
 
 
 def broker_fields(info: BrokerInfo) -> dict[str, object]:
@@ -120,7 +121,11 @@ def topic_from_json(data: bytes) -> Topic:
         Corrupt: it is unreadable.
         Unsupported: it was written by a newer version.
     """
-    fields = Fields("topic", data)
+    return topic_from_fields(Fields("topic", data))
+
+
+def topic_from_fields(fields: Fields) -> Topic:
+    """Read a topic from JSON that is parsed already. Errors are those of :func:`topic_from_json`."""
     return Topic(
         name=fields.topic_name("name"),
         uid=fields.uint("uid"),
@@ -165,6 +170,7 @@ def segment_from_fields(fields: Fields) -> Segment:
         sequences_complete=fields.flag("sequences_complete"),
         opened_us=fields.optional_uint("opened_us") or 0,
         sealed_us=fields.optional_uint("sealed_us") or 0,
+        problem=fields.optional_text("problem"),
     )
     if not segment.replicas:
         raise fields.corrupt("replicas", "a segment has at least one replica")

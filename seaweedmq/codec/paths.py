@@ -9,10 +9,15 @@
     topics/<namespace>/<topic>/table/<segment, 8 digits>-<base, 20 digits>-<end, 20 digits>.parquet
     topics/<namespace>/<topic>/table/.kept/<the same name>
     topics/<namespace>/<topic>/table/_delta_log/
+    topics/<namespace>/<topic>/.removed/<segment, 8 digits>-<offset, 20 digits>-<uid of the topic>
     topics/<namespace>/<topic>/.staged/<sink>/done.json
     topics/<namespace>/<topic>/.staged/<sink>/<batch, 20 digits>/{manifest.json,progress.json,<name>.frames}
+    topics/<namespace>/<topic>/producers-<segment, 8 digits>.json
     topics/<namespace>/.sinks/<topic>/<sink>-<uid of the topic>
     topics/<namespace>/.deleted-<uid of the topic>-<n>/
+    topics/.deleted/<uid of the topic>
+    kafka/{producer-ids,node-ids}/<number, 15 digits>
+    groups/<generation, 8 digits>-<revision, 20 digits>-<number, 6 digits>.journal
 
 Numbers are padded so that names sort as offsets do. Legal names (``model.topic``) need no escaping. All tables of a
 topic lie in one folder, since Spark does not descend into folders that are no ``key=value`` partitions, and Arrow
@@ -20,6 +25,12 @@ skips those that begin with ``_``. Whatever else is put there begins with a dot:
 
 A table has two names, which are links to one file: the one that counts, and one in ``.kept``, under which it stays for
 readers that have begun with it, once it does not count any more.
+
+An empty file in ``topics/.deleted`` records that a topic was deleted, so that its late files are recognized. A file in
+``kafka`` is a claim (``model.claims``).
+
+An empty file in ``.removed`` records that retention removed all records of a segment below an offset: a reader that
+does not find them knows then that they are not lost.
 
 What is staged is no part of the topic yet: readers and upkeep pass over it, and it goes with the topic. Which topic of
 a name a sink writes to lies beside the topics, so that it outlives them.
@@ -43,7 +54,15 @@ DELTA_LOG: Final = "_delta_log"
 STAGED: Final = ".staged"
 SINKS: Final = ".sinks"
 DELETED_PREFIX: Final = ".deleted-"
+DELETED_TOPICS: Final = f"{TOPICS}/.deleted"
+"""Folder of the empty files that are named after the uids of deleted topics."""
+GROUPS: Final = "groups"
+"""Folder of the journals of native groups."""
+REMOVED: Final = ".removed"
 Kind: TypeAlias = Literal["log", "table"]
+
+_SEGMENT = re.compile(r"[0-9]{8,10}", re.ASCII)
+_REMOVED = re.compile(r"(?P<segment>[0-9]{8,10})-(?P<offset>[0-9]{20})-(?P<uid>[0-9]+)", re.ASCII)
 
 _FILE = re.compile(
     r"topics/(?P<namespace>[^/]+)/(?P<topic>[^/]+)/"
@@ -51,6 +70,9 @@ _FILE = re.compile(
     r"|table/(?P<table_segment>[0-9]{8,10})-(?P<table_base>[0-9]{20})-(?P<table_end>[0-9]{20})\.parquet)",
     re.ASCII,
 )
+
+
+_JOURNAL = re.compile(r"([0-9]{8,})-([0-9]{20})-([0-9]{6,})\.journal", re.ASCII)
 
 
 class SegmentFileName(NamedTuple):
@@ -109,6 +131,87 @@ def deleted_prefix(topic_uid: int) -> str:
     return f"{DELETED_PREFIX}{topic_uid}-"
 
 
+def producers_document(segment: int) -> str:
+    """Return the name of the document that keeps the producers of a sealed segment once its log files may go."""
+    return f"producers-{segment:08d}.json"
+
+
+def parse_producers_document(name: str) -> int | None:
+    """Return the segment of a name that :func:`producers_document` made; None for any other name."""
+    digits = name.removeprefix("producers-").removesuffix(".json")
+    if not (digits.isascii() and digits.isdecimal()) or producers_document(int(digits)) != name:
+        return None
+    return int(digits)
+
+
+def parse_segment_path(topic: TopicName, path: str) -> int | None:
+    """Return the segment to which a path below the topic's folder belongs, the folder of its logs among them.
+
+    None: no segment, or a name that this project does not give.
+    """
+    parts = path.removeprefix(f"{topic_dir(topic)}/").split("/")
+    match parts:
+        case ["log", folder, *_] if _SEGMENT.fullmatch(folder) and f"{int(folder):08d}" == folder:
+            return int(folder)
+        case ["table", name] | ["table", ".kept", name]:
+            found = parse_segment_file(f"{table_dir(topic)}/{name}")
+            return None if found is None else found.segment
+        case [".removed", name]:
+            mark = parse_removed_mark(name)
+            return None if mark is None else mark.segment
+        case [name]:
+            return parse_producers_document(name)
+    return None
+
+
+def claims_dir(kind: str) -> str:
+    """Return the folder of the claims of a kind, a value of ``model.claims.ClaimKind``."""
+    return f"kafka/{kind}"
+
+
+def claim_path(kind: str, number: int) -> str:
+    """Return the path of the claim of a number."""
+    return f"{claims_dir(kind)}/{number:015d}"
+
+
+def parse_claim_name(name: str) -> int | None:
+    """Return the number that a file in :func:`claims_dir` claims; None for a name that is none."""
+    return int(name) if len(name) == 15 and name.isascii() and name.isdecimal() else None
+
+
+def deleted_topic_path(uid: int) -> str:
+    """Return the path of the record that the topic with this uid was deleted."""
+    return f"{DELETED_TOPICS}/{uid}"
+
+
+def journal_name(generation: int, revision: int, number: int) -> str:
+    """Return the name of a journal of groups; names sort as their writers followed each other.
+
+    Args:
+        generation: that of the cluster: revisions begin again in the next one.
+        revision: creation revision of the lock of the leader that writes it.
+        number: of the journal, among those of this leader.
+    """
+    return f"{generation:08d}-{revision:020d}-{number:06d}.journal"
+
+
+def parse_journal_name(name: str) -> tuple[int, int, int] | None:
+    """Return generation, revision and number of a name that :func:`journal_name` made; None for any other name."""
+    match = _JOURNAL.fullmatch(name)
+    return None if match is None else (int(match[1]), int(match[2]), int(match[3]))
+
+
+def journal_path(journal: str) -> str:
+    """Return the path of a journal of groups.
+
+    Raises:
+        InvalidArgument: If the name is not one of a journal.
+    """
+    if parse_journal_name(journal) is None:
+        raise InvalidArgument(f"{journal!r} does not name a journal of groups: use GENERATION-REVISION-NUMBER.journal")
+    return f"{GROUPS}/{journal}"
+
+
 def log_path(topic: TopicName, segment: int, base_offset: int, writer: str) -> str:
     """A log file: every writer (broker id) has its own, so a late one damages nobody's.
 
@@ -138,6 +241,35 @@ def kept_path(table: str) -> str:
     """The other name of a table, which it keeps for a while when it does not count any more."""
     folder, slash, name = table.rpartition("/")
     return f"{folder}{slash}{KEPT}/{name}"
+
+
+class RemovedMark(NamedTuple):
+    """The name of a file that records the removal of records by retention."""
+
+    segment: int
+    offset: int
+    """All records of the segment below it are removed."""
+    uid: int
+    """Uid of the topic."""
+
+    @property
+    def file_name(self) -> str:
+        """Name of the file in :func:`removed_dir`."""
+        return f"{self.segment:08d}-{self.offset:020d}-{self.uid}"
+
+
+def removed_dir(topic: TopicName) -> str:
+    """Folder of the files that record how far retention removed the records of each segment."""
+    return f"{topic_dir(topic)}/{REMOVED}"
+
+
+def parse_removed_mark(file_name: str) -> RemovedMark | None:
+    """The inverse of ``RemovedMark.file_name``; None for any other name."""
+    match = _REMOVED.fullmatch(file_name)
+    if match is None:
+        return None
+    mark = RemovedMark(int(match["segment"]), int(match["offset"]), int(match["uid"]))
+    return mark if mark.file_name == file_name else None
 
 
 def staged_dir(topic: TopicName) -> str:

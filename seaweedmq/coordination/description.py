@@ -33,7 +33,7 @@ def describe(view: ClusterView, name: TopicName, which: Which = ALL) -> TopicDes
         topic=topic,
         segments=tuple(_described(chosen[number]) for number in sorted(chosen)),
         addresses={broker.id: broker.address for broker in view.brokers.values()},
-        revision=view.topic_revision(name),
+        revision=view.topic_version(name),
         more_above=more_above,
     )
 

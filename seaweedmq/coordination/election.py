@@ -85,6 +85,8 @@ class Election:
     async def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
         """``MetaStore.transact``, done only if this broker still holds the lock; None if another compare failed.
 
+        Its lease also tells the lock from others: a recovered etcd counts its revisions from 1.
+
         Raises:
             Deposed: this broker does not lead, or no longer.
             Unavailable: it may or may not have happened.
@@ -92,10 +94,11 @@ class Election:
         revision = self.revision
         if revision is None:
             raise Deposed(f"broker {self.broker_id} does not lead: ask the leader")
-        done = await self._store.transact([Compare(LEADER, create_revision=revision), *compares], then)
+        lease = self._session.lease
+        done = await self._store.transact([Compare(LEADER, create_revision=revision, lease=lease), *compares], then)
         if done is None:
             lock = await self._store.get(LEADER)
-            if lock is None or lock.create_revision != revision:
+            if lock is None or (lock.create_revision, lock.lease) != (revision, lease):
                 if self._held == revision:
                     self.step_down()
                 raise Deposed(f"broker {self.broker_id} was deposed as leader: ask the new one")

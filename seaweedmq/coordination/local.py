@@ -21,6 +21,8 @@ PORT_ATTEMPTS = 3
 QUOTA_BYTES = 2 * 1024**3
 COMPACTION_RETENTION = "10m"
 """Watches that were cut off list anew after this; nothing else needs history."""
+SNAPSHOT_ENTRIES = 10_000
+"""Transactions that etcd keeps in memory until its next snapshot: the default of etcd 3.6. That of 3.5 is 100,000."""
 
 _RUN_WITH_PARENT = """
 import ctypes, os, signal, sys
@@ -45,11 +47,15 @@ class LocalEtcd:
 
     Ports are chosen at the first start, or when somebody asks for the endpoint, and kept, so that a restart serves the
     same address with the same data.
-    ``fsync=False`` is for tests: data then survives the death of etcd, not that of the machine.
+    ``fsync=False`` is for tests: data then survives the death of etcd, not that of the machine. So is ``quota_bytes``,
+    the size of its data from which etcd refuses writes.
     """
 
-    def __init__(self, directory: Path, *, fsync: bool = True, start_timeout_s: float = 20.0) -> None:
+    def __init__(
+        self, directory: Path, *, fsync: bool = True, start_timeout_s: float = 20.0, quota_bytes: int | None = None
+    ) -> None:
         self._directory = directory
+        self._quota_bytes = quota_bytes
         self._fsync = fsync
         self._start_timeout_s = start_timeout_s
         self._ports: tuple[int, int] | None = None
@@ -159,9 +165,10 @@ class LocalEtcd:
             "--listen-peer-urls": peer,
             "--initial-advertise-peer-urls": peer,
             "--initial-cluster": f"local={peer}",
-            "--quota-backend-bytes": str(QUOTA_BYTES),
+            "--quota-backend-bytes": str(self._quota_bytes or QUOTA_BYTES),
             "--auto-compaction-mode": "periodic",
             "--auto-compaction-retention": COMPACTION_RETENTION,
+            "--snapshot-count": str(SNAPSHOT_ENTRIES),
             # One member needs no patience; half the default election timeout also halves the shortest lease, to 1 s.
             "--heartbeat-interval": "50",
             "--election-timeout": "500",

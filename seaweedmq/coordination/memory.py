@@ -8,7 +8,7 @@ through the methods under "hooks".
 import asyncio
 import bisect
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from seaweedmq.coordination.limits import check_transaction
@@ -27,6 +27,16 @@ class _Lease:
     deadline: float
     timer: asyncio.TimerHandle
     keys: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """The data of a server at one revision."""
+
+    revision: int = 1
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+    ttls_s: Mapping[int, float] = field(default_factory=dict)
+    """Lease -> its TTL."""
 
 
 class MemoryMetaServer:
@@ -92,6 +102,28 @@ class MemoryMetaServer:
         """All leases end at once: the table of leases is gone, after a restore for example."""
         for lease in list(self._leases):
             self.revoke(lease)
+
+    def save(self) -> Backup:
+        """Return a backup, as ``etcdctl snapshot save`` writes one."""
+        ttls_s = {lease: held.ttl_s for lease, held in self._leases.items()}
+        return Backup(self.revision, dict(self._entries), ttls_s)
+
+    def restore(self, backup: Backup) -> None:
+        """Become what a backup holds; an empty one is the loss of all data. Watches end, leases begin again."""
+        for held in self._leases.values():
+            held.timer.cancel()
+        self.revision = self.compacted_revision = backup.revision
+        self._entries = dict(backup.entries)
+        self._sorted_keys = sorted(self._entries)
+        self._lease_of.clear()
+        self._history.clear()
+        self._leases.clear()
+        now = asyncio.get_running_loop().time()
+        for lease, ttl_s in backup.ttls_s.items():
+            self._leases[lease] = _Lease(ttl_s, now + ttl_s, self._timer(lease, now + ttl_s))
+        for entry in backup.entries.values():
+            self._bind(entry.key, entry.lease)
+        self.wake()
 
     # --- what clients do ---
 

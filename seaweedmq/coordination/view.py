@@ -4,11 +4,12 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from seaweedmq.codec import keys
+from seaweedmq.codec.cluster import identity_from_json
 from seaweedmq.codec.metadata import (
     broker_from_json,
     deletion_from_json,
@@ -19,6 +20,7 @@ from seaweedmq.codec.metadata import (
 from seaweedmq.coordination.waiting import end_watch
 from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError, Unavailable, Unsupported
 from seaweedmq.model.broker import BrokerInfo
+from seaweedmq.model.cluster import ClusterIdentity
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import Deletion, LowWatermarks, Topic, TopicName
 from seaweedmq.ports import Changes, Entry, MetaStore, Snapshot
@@ -29,6 +31,8 @@ _log = logging.getLogger(__name__)
 READ_AT_ONCE = 1_000
 """Values of a listing that are read before other tasks get a turn."""
 RETRY_FIRST_S, RETRY_MOST_S = 0.1, 2.0
+REVISION_BITS = 40
+"""Bits of a version below the generation: a million changes a second would take twelve days to fill them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,13 @@ class ClusterView:
     transaction show up together.
     """
 
-    def __init__(self, store: MetaStore, rng: random.Random) -> None:
+    def __init__(
+        self, store: MetaStore, rng: random.Random, recognizes: Callable[[Snapshot, int, int], bool] = lambda *_: True
+    ) -> None:
+        """``recognizes`` decides of each listing whether to mirror it: an etcd that is lost or restored must not take
+        segments away from brokers that serve them. It gets the revision of the mirror as well, and in the mirror the
+        modification revision of ``keys.CLUSTER_SEEN``.
+        """
         self.revision = 0
         """Of the store, of which this is the mirror; 0 before the first listing."""
         self.changes = 0
@@ -116,12 +126,17 @@ class ClusterView:
         """Deleted topics whose files may still be there. None of them is in ``topics``."""
         self._carried: Counter[str] = Counter()
         self.carried: Mapping[str, int] = self._carried
-        """Broker id -> open segments it is a replica of; brokers that are gone may be in it."""
+        """Broker id -> number of open segments of topics that it is a replica of; it may contain brokers that left."""
+        self._sealed: dict[SegmentId, tuple[float, bool]] = {}
+        """Sealed segments -> event loop time since when this view has known it, and whether it saw it happen."""
         self._readers: list[News] = []
         self._touched: dict[TopicName, None] = {}
         """Since the last announcement."""
         self._store = store
         self._rng = rng
+        self._recognizes = recognizes
+        self.cluster: ClusterIdentity | None = None
+        """Identity of the cluster in etcd."""
         self._mod_revisions: dict[str, int] = {}
         self._changed = asyncio.Event()
 
@@ -133,7 +148,7 @@ class ClusterView:
         broken = 0
         while True:
             listing = retrying(pause_s, on=SeaweedMQError)
-            snapshot: Snapshot = await listing(self._store.list, keys.ROOT)
+            snapshot: Snapshot = await listing(self._list)
             await self._replace(snapshot)
             began = loop.time()
             try:
@@ -142,6 +157,12 @@ class ClusterView:
                 broken = broken + 1 if loop.time() - began < RETRY_MOST_S else 1
                 _log.log(logging.INFO if broken == 1 else logging.DEBUG, "metadata watch ended: %s; retrying", error)
                 await asyncio.sleep(pause_s(broken))
+
+    async def _list(self) -> Snapshot:
+        snapshot = await self._store.list(keys.ROOT)
+        if not self._recognizes(snapshot, self.revision, self._mod_revisions.get(keys.CLUSTER_SEEN, 0)):
+            raise Unavailable("the metadata of etcd is not that of this cluster, or is older")
+        return snapshot
 
     async def ready(self) -> None:
         """Return once the first listing is in. No deadline."""
@@ -158,6 +179,16 @@ class ClusterView:
     def segment(self, segment: SegmentId) -> Segment | None:
         """None if there is none of that name."""
         return self._segments.get(segment.topic, {}).get(segment.number)
+
+    def sealed_for_s(self, segment: Segment) -> float:
+        """For how long this view has known that a segment is sealed, by the event loop's clock: it was sealed at least
+        so long ago. Its stamps play no part. 0 for one that is open or not known."""
+        known = self._sealed.get(segment.key)
+        return 0.0 if known is None else asyncio.get_running_loop().time() - known[0]
+
+    def saw_sealing(self, segment: Segment) -> bool:
+        """Whether this view saw a segment being sealed, so that ``sealed_for_s`` is its age and no less."""
+        return self._sealed.get(segment.key, (0.0, False))[1]
 
     def segments_of(self, name: TopicName) -> Mapping[int, Segment]:
         """By id, open and sealed; empty if there is no such topic."""
@@ -176,9 +207,28 @@ class ClusterView:
         """Modification revision of the topic's key, 0 if there is no such topic."""
         return self._mod_revisions[keys.topic_key(name)] if name in self._topics else 0
 
+    @property
+    def cluster_revision(self) -> int:
+        """Modification revision of the key of the cluster, 0 if there is none."""
+        return self._mod_revisions.get(keys.CLUSTER, 0)
+
     def low_watermarks_revision(self, name: TopicName) -> int:
         """Modification revision of the key of the topic's low watermarks, 0 if there are none."""
         return self._mod_revisions[keys.low_watermarks_key(name)] if name in self._low else 0
+
+    def topic_version(self, name: TopicName) -> int:
+        """Return the revision of the topic's key as :attr:`version` has them; 0 if there is no such topic."""
+        revision = self.topic_revision(name)
+        return revision and self._generation << REVISION_BITS | revision
+
+    @property
+    def version(self) -> int:
+        """Revision of the view below the cluster's generation: it rises though a recovered etcd counts from 1."""
+        return self._generation << REVISION_BITS | self.revision
+
+    @property
+    def _generation(self) -> int:
+        return 0 if self.cluster is None else self.cluster.generation
 
     def segment_revision(self, segment: SegmentId) -> int:
         """Modification revision of the segment's key, 0 if there is no such segment."""
@@ -186,8 +236,14 @@ class ClusterView:
         return self._mod_revisions[keys.segment_key(*segment)] if known else 0
 
     async def wait_revision(self, revision: int) -> None:
-        """Return once the view is at least that new. No deadline."""
-        while self.revision < revision:
+        """Return once the view is at least that new, or etcd was recovered meanwhile. No deadline."""
+        generation = self._generation
+        while self.revision < revision and self._generation == generation:
+            await self._changed.wait()
+
+    async def wait_version(self, version: int) -> None:
+        """Return once the view has at least that :attr:`version`. No deadline."""
+        while self.version < version:
             await self._changed.wait()
 
     async def wait_change(self, seen: int) -> int:
@@ -216,6 +272,8 @@ class ClusterView:
         watch = self._store.watch(keys.ROOT, self.revision + 1)
         try:
             async for changes in watch:
+                if _concerns_cluster(changes):
+                    raise Unavailable("the identity of the cluster changed in etcd")
                 self._apply(changes)
         finally:
             await end_watch(watch)
@@ -225,27 +283,25 @@ class ClusterView:
         for key in changes.deletes:
             self._forget(key)
         for entry in changes.puts:
-            self._learn(entry, _read(entry))
+            self._learn(entry, _read(entry), is_new=True)
         self._announce(changes.revision)
 
     async def _replace(self, snapshot: Snapshot) -> None:
         """Become the snapshot. Only what changed is read, with turns for others; then all is applied in one."""
         news: list[tuple[Entry, _Value]] = []
+        cluster = next(_identities(snapshot), None)
         known: Mapping[str, int] = self._mod_revisions
-        if snapshot.revision < self.revision:
-            _log.error(
-                "etcd went back: from revision %d to %d, its data was restored; reading all of it",
-                *(self.revision, snapshot.revision),
-            )
+        if snapshot.revision < self.revision or cluster != self.cluster:
             known = {}  # the same revision may be that of another value by now
         for at in range(0, len(snapshot.entries), READ_AT_ONCE):
             some = snapshot.entries[at : at + READ_AT_ONCE]
             news += [(entry, _read(entry)) for entry in some if known.get(entry.key) != entry.mod_revision]
             await asyncio.sleep(0)
+        self.cluster = cluster
         for key in self._mod_revisions.keys() - {entry.key for entry in snapshot.entries}:
             self._forget(key)
         for entry, value in news:
-            self._learn(entry, value)
+            self._learn(entry, value, is_new=False)
         self._announce(snapshot.revision)
 
     def _announce(self, revision: int) -> None:
@@ -258,17 +314,20 @@ class ClusterView:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def _learn(self, entry: Entry, value: _Value) -> None:
+    def _learn(self, entry: Entry, value: _Value, *, is_new: bool) -> None:
+        """``is_new``: it has just changed, and not at some time since the last listing."""
         self._mod_revisions[entry.key] = entry.mod_revision
         self.ghosts.pop(entry.key, None)
         match value:
             case Segment():
                 self._touched[value.topic] = None
+                self._note_sealing(value, is_new)
                 self._segments.setdefault(value.topic, {})[value.id] = value
                 self._close(value.topic, value.id)
                 if value.is_open:
                     self._open.setdefault(value.topic, {})[value.id] = value
-                    self._carried.update(value.replicas)
+                    if value.topic in self._topics:
+                        self._carried.update(value.replicas)
             case Topic():
                 self._learn_topic(value)
             case LowWatermarks():
@@ -289,21 +348,36 @@ class ClusterView:
             case None:
                 self._drop(entry.key)  # it may have been readable before
 
+    def _note_sealing(self, segment: Segment, is_new: bool) -> None:
+        """Requires that the segment as it was before is still in place."""
+        before = self.segment(segment.key)
+        if segment.is_open:
+            self._sealed.pop(segment.key, None)
+        elif before is None or before.is_open or before.opened_us != segment.opened_us:  # of a recreated topic
+            self._sealed[segment.key] = asyncio.get_running_loop().time(), is_new
+
     def _learn_topic(self, topic: Topic) -> None:
         """With its low watermarks, which have a key of their own."""
         low = self._low.get(topic.name)
         offsets = low.offsets if low is not None and low.uid == topic.uid else ()
         self._touched[topic.name] = None
+        if topic.name not in self._topics:
+            for segment in self._open.get(topic.name, {}).values():
+                self._carried.update(segment.replicas)
         self._topics[topic.name] = topic if topic.low_watermarks == offsets else replace(topic, low_watermarks=offsets)
 
     def _close(self, name: TopicName, segment: int) -> None:
         """Take it out of the open ones, if it is there."""
         was = _take_out(self._open, name, segment)
-        if was is not None:
-            self._carried.subtract(was.replicas)
-            for broker in was.replicas:
-                if not self._carried[broker]:
-                    del self._carried[broker]
+        if was is not None and name in self._topics:
+            self._uncarry(was)
+
+    def _uncarry(self, segment: Segment) -> None:
+        """Count an open segment for its brokers no longer."""
+        self._carried.subtract(segment.replicas)
+        for broker in segment.replicas:
+            if not self._carried[broker]:
+                del self._carried[broker]
 
     def _forget(self, key: str) -> None:
         if self._mod_revisions.pop(key, None) is not None:
@@ -316,11 +390,14 @@ class ClusterView:
                 name, segment = keys.parse_segment_key(key)
                 self._touched[name] = None
                 _take_out(self._segments, name, segment)
+                self._sealed.pop(SegmentId(name, segment), None)
                 self._close(name, segment)
             elif key.startswith(keys.TOPICS):
                 name = keys.parse_topic_key(key)
                 self._touched[name] = None
-                self._topics.pop(name, None)
+                if self._topics.pop(name, None) is not None:
+                    for left in self._open.get(name, {}).values():
+                        self._uncarry(left)
             elif key.startswith(keys.LOW_WATERMARKS):
                 name = keys.parse_low_watermarks_key(key)
                 self._low.pop(name, None)
@@ -336,6 +413,20 @@ class ClusterView:
                 self.leader = None
         except Corrupt as error:
             _log.debug("a foreign key is gone, it was never mirrored: %s", error)
+
+
+def _concerns_cluster(changes: Changes) -> bool:
+    return keys.CLUSTER in changes.deletes or any(entry.key == keys.CLUSTER for entry in changes.puts)
+
+
+def _identities(snapshot: Snapshot) -> Iterator[ClusterIdentity]:
+    """The identity of the cluster, if it can be read."""
+    for entry in snapshot.entries:
+        if entry.key == keys.CLUSTER:
+            try:
+                yield identity_from_json(entry.value)
+            except (Corrupt, Unsupported) as error:
+                _log.error("etcd key %r is left out, its value cannot be read: %s", entry.key, error)
 
 
 def _take_out(segments: dict[TopicName, dict[int, Segment]], name: TopicName, segment: int) -> Segment | None:
@@ -379,7 +470,7 @@ def _read(entry: Entry) -> _Value:
         if key == keys.LEADER:
             return _Leader(entry.value.decode())
     except (Corrupt, Unsupported, UnicodeDecodeError) as error:
-        _log.error("etcd key %r is left out, its value can not be read: %s", key, error)
+        _log.error("etcd key %r is left out, its value cannot be read: %s", key, error)
     return None
 
 

@@ -28,7 +28,7 @@ class EtcdState:
 
     identity: ClusterIdentity | None
     revision: int
-    """Current revision of etcd."""
+    """Revision at which the leader last noted that the storage has seen this etcd; the current one if it never did."""
     has_topics: bool
 
 
@@ -64,9 +64,7 @@ class Refuse:
     """Serve nothing."""
 
     reason: str
-    """Sentence with what is missing and what to do."""
-    may_heal: bool
-    """Whether an operator mends it outside of this process: mounts the storage, or recovers etcd."""
+    """Sentence that names what is missing and the remedy."""
 
 
 Decision: TypeAlias = Join | Create | Refuse
@@ -78,7 +76,6 @@ def decide(etcd: EtcdState, storage: StorageState, *, new_id: str) -> Decision:
     if marker is not None and marker.format != STORAGE_FORMAT:
         return Refuse(
             f"storage {storage.uri} has format {marker.format}, this build reads {STORAGE_FORMAT}: run a newer build",
-            may_heal=False,
         )
     if marker is None:
         if key is not None or (etcd.has_topics and not storage.has_topics):
@@ -86,7 +83,6 @@ def decide(etcd: EtcdState, storage: StorageState, *, new_id: str) -> Decision:
             return Refuse(
                 f"storage {storage.uri} has no cluster.json, and etcd has a cluster: the storage {cluster}is not "
                 "mounted there, or --storage names another folder; mount it or correct --storage",
-                may_heal=True,
             )
         if storage.has_topics and not etcd.has_topics:
             return _lost(storage)
@@ -102,7 +98,6 @@ def decide(etcd: EtcdState, storage: StorageState, *, new_id: str) -> Decision:
         return Refuse(
             f"storage {storage.uri} belongs to cluster {marker.cluster_id}, and etcd to cluster {key.cluster_id}: "
             "correct --storage or --etcd",
-            may_heal=False,
         )
     if (key.generation, etcd.revision) < marker.position:
         return _behind(etcd, storage, marker)
@@ -113,7 +108,6 @@ def _lost(storage: StorageState) -> Refuse:
     return Refuse(
         f"etcd is empty, and storage {storage.uri} holds the topics of a cluster: etcd has lost its data, or --etcd "
         f"names another one; correct --etcd, or rebuild etcd with `{_command(storage)}`",
-        may_heal=True,
     )
 
 
@@ -123,7 +117,6 @@ def _behind(etcd: EtcdState, storage: StorageState, marker: StorageMarker) -> Re
         f"etcd is at revision {etcd.revision} of generation {generation}, and storage {storage.uri} has seen revision "
         f"{marker.etcd_revision} of generation {marker.generation}: etcd was restored from an older backup; rebuild it "
         f"with `{_command(storage)}`",
-        may_heal=True,
     )
 
 

@@ -89,7 +89,7 @@ class TopicChanges:
         again = retrying(backoff(self._rng, RETRY_FIRST_S, RETRY_MOST_S), on=StaleMetadata)
         try:
             async with asyncio.timeout(timeout_s):
-                await self._view.wait_revision((await again(altered)).revision)
+                await self._view.wait_version((await again(altered)).revision)
         except TimeoutError:
             raise DeadlineExceeded(f"{topic.name} was not changed within {timeout_s:g} s: look at it again") from None
 
@@ -144,7 +144,7 @@ class TopicChanges:
             return [outcome for spec in specs for outcome in await self._create([spec])]  # which of them is it?
         except SeaweedMQError as error:
             return [error] * len(specs)
-        await self._view.wait_revision(max(description.revision for description in made))
+        await self._view.wait_version(max(description.revision for description in made))
         return [description.topic for description in made]
 
     async def _until(self, condition: Callable[[], bool]) -> None:

@@ -1,6 +1,7 @@
 """What Kafka's clients ask first: which brokers there are, and which of them serve the partitions of which topics."""
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -9,7 +10,7 @@ from typing import Any
 from seaweedmq.broker.local import LocalBroker
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.kafka.topic_ids import NO_TOPIC_ID
-from seaweedmq.errors import AlreadyExists, SeaweedMQError
+from seaweedmq.errors import AlreadyExists, InvalidArgument, SeaweedMQError
 from seaweedmq.kafka.changes import TopicChanges
 from seaweedmq.kafka.directory import Directory, PartitionedTopic
 from seaweedmq.kafka.nodes import NO_NODE, Nodes
@@ -28,6 +29,8 @@ from seaweedmq.kafka.wire.messages import (
 from seaweedmq.model.kafka_group_admin import INTERNAL_TOPICS
 from seaweedmq.model.topic import TopicName, TopicSpec
 
+log = logging.getLogger(__name__)
+
 ALL_WHEN_EMPTY = 0
 """Version of Metadata in which no topics at all means all of them; later that is said by null."""
 IDS_FROM = 12
@@ -45,6 +48,8 @@ BROKERS, CONTROLLERS = 1, 2
 """Kinds of endpoints that DescribeCluster asks for."""
 CREATED_WITHIN_S = 15.0
 REPLICAS_DEFAULT_MAX = 3
+REPORTED_MAX = 1_000
+"""Topics that could not be created and are remembered."""
 
 
 def staying_brokers(view: ClusterView) -> int:
@@ -65,6 +70,8 @@ class ClusterRoom:
         self._directory = directory
         self._nodes: Nodes = directory.nodes
         self._changes = changes
+        self._reported: dict[TopicName, str] = {}
+        """Topics that could not be created, with the reason that was logged."""
 
     def handlers(self) -> dict[int, Handler]:
         """By API key."""
@@ -147,9 +154,22 @@ class ClusterRoom:
                     await self._changes.known(spec.name, CREATED_WITHIN_S)
                 except SeaweedMQError as error:
                     failures[spec.name.name] = error
+            elif isinstance(outcome, InvalidArgument):
+                # Clients raise this code at once; they repeat the request for a minute on any other of a rule. The
+                # reply has no room for the reason.
+                self._report(spec.name, outcome)
+                failures[spec.name.name] = KafkaRefusal(Code.INVALID_TOPIC_EXCEPTION, str(outcome))
             elif isinstance(outcome, SeaweedMQError):
                 failures[spec.name.name] = outcome
         return failures
+
+    def _report(self, name: TopicName, reason: InvalidArgument) -> None:
+        """Log why a topic cannot be created, once: clients ask for it again and again."""
+        if len(self._reported) >= REPORTED_MAX:
+            self._reported.clear()
+        if self._reported.get(name) != str(reason):
+            self._reported[name] = str(reason)
+            log.warning("topic not created for a Kafka client: %s: %s", name, reason)
 
     def _missing(self, name: str) -> TopicSpec | None:
         """What to create for a name; None for one that is taken, that no topic can have, or that the groups make."""

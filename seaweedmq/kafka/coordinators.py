@@ -12,7 +12,7 @@ from typing import Final
 from seaweedmq.broker.local import LocalBroker, LocalPartition
 from seaweedmq.codec.kafka.group_records import partition_of_group
 from seaweedmq.core.kafka.classic_events import Limits
-from seaweedmq.errors import AlreadyExists, SeaweedMQError, Unavailable
+from seaweedmq.errors import AlreadyExists, Corrupt, SeaweedMQError, Unavailable
 from seaweedmq.kafka.cluster import default_replicas
 from seaweedmq.kafka.reached import is_reached
 from seaweedmq.kafka.shard import Shard, Stage
@@ -21,6 +21,7 @@ from seaweedmq.kafka.shard_snapshots import AFTER_BYTES
 from seaweedmq.kafka.topic_ids import TopicIds
 from seaweedmq.model.calls import CreateTopic, RaiseLowWatermark
 from seaweedmq.model.kafka_group_admin import groups_topic
+from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicSpec
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
 
@@ -79,7 +80,7 @@ class Coordinators:
 
         Raises:
             StaleMetadata: it is at another broker.
-            Unavailable: it is nowhere at the moment.
+            Unavailable: it is nowhere at the moment, or the files of its partition are damaged, which is named.
         """
         topic = self._broker.view.topics.get(self.topic_name)
         if topic is None:
@@ -89,7 +90,10 @@ class Coordinators:
         number = self._partition_of(group, topic)
         shard = self._shards.get(number)
         if shard is None or shard.partition.is_over:
-            partition = self._broker.leads(self.topic_name, number)
+            try:
+                partition = self._broker.leads(self.topic_name, number)
+            except Corrupt as error:  # as of Kafka: clients ask for another coordinator until there is one
+                raise Unavailable(str(error)) from error
             shard = self._serve(number, partition)
         return shard
 
@@ -106,7 +110,8 @@ class Coordinators:
         another one is waited for.
 
         Raises:
-            Unavailable: there is none at the moment, or the topic can not be made in time.
+            Unavailable: there is none at the moment, the files of its partition are damaged, which is named, or the
+                topic cannot be made in time.
             SeaweedMQError: as creating a topic.
         """
         view = self._broker.view
@@ -117,6 +122,7 @@ class Coordinators:
             async with asyncio.timeout(SUCCESSOR_WAIT_S):
                 while True:
                     seen = view.changes
+                    self._check_recoverable(number)
                     primary = self._primary_of(number)
                     if primary is not None and primary != lost:
                         if await is_reached(self._broker, primary, topic):
@@ -130,9 +136,18 @@ class Coordinators:
             raise Unavailable(f"partition {number} of {self.topic_name} is moving to another broker: retry")
         return primary  # it may be this broker that is cut off
 
+    def _check_recoverable(self, number: int) -> None:
+        segment = self._open_segment(number)
+        if segment is not None and segment.problem:
+            raise Unavailable(segment.problem)
+
     def _primary_of(self, number: int) -> str | None:
+        segment = self._open_segment(number)
+        return None if segment is None else segment.primary
+
+    def _open_segment(self, number: int) -> Segment | None:
         segments = self._broker.view.open_of(self.topic_name).values()
-        return next((segment.primary for segment in segments if number in segment.slots), None)
+        return next((segment for segment in segments if number in segment.slots), None)
 
     def _partition_of(self, group: str, topic: Topic) -> int:
         return partition_of_group(group, topic.partitions or self._partitions)

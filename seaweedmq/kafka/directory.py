@@ -210,7 +210,7 @@ class Directory:
         return None if topic is None or layout is None else PartitionedTopic(topic, layout, self.nodes)
 
     def _layout(self, topic: Topic) -> _Layout | None:
-        revision = self.view.topic_revision(topic.name)
+        revision = self.view.topic_version(topic.name)
         known = self._layouts.get(topic.name)
         if known is None or known[0] != revision:
             known = self._layouts[topic.name] = revision, _layout_of(topic, self.view)

@@ -15,7 +15,7 @@ from seaweedmq.core.kafka.fetch_session import (
     Told,
     Wanted,
 )
-from seaweedmq.errors import OutOfRange, SeaweedMQError, Unavailable
+from seaweedmq.errors import Corrupt, OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.kafka.fetch_memory import FetchMemory, ReplyMemory
 from seaweedmq.kafka.partitions import LeaderHint, Partitions, endpoints, key_of
 from seaweedmq.kafka.reading import Batches, PartitionReader
@@ -217,7 +217,7 @@ def _reply(request: Request, exchange: Exchange, fetched: Mapping[PartitionKey, 
 def _partition(said: Fetched, isolation_level: int) -> FetchedPartition:
     return FetchedPartition(
         index=said.partition,
-        error_code=Code.NONE if said.error is None else code_of(said.error),
+        error_code=Code.NONE if said.error is None else _code_of(said.error),
         high_watermark=said.high_watermark,
         last_stable_offset=said.high_watermark,
         log_start_offset=said.log_start,
@@ -226,3 +226,8 @@ def _partition(said: Fetched, isolation_level: int) -> FetchedPartition:
         leader_id=-1 if said.hint is None else said.hint.node.id,
         leader_epoch=-1 if said.hint is None else said.hint.epoch,
     )
+
+
+def _code_of(error: Exception) -> Code:
+    """The code of a failed read: a damaged file reaches the consumer's caller as lost records do."""
+    return Code.CORRUPT_MESSAGE if isinstance(error, Corrupt) else code_of(error)

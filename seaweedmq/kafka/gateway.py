@@ -27,8 +27,8 @@ class Room(Protocol):
 
 
 class Gateway:
-    """Kafka's door to one broker. It is bound when it is made, so that its ``address`` is known, and heard from
-    ``start`` on.
+    """The listener for Kafka clients of one broker. It is bound when it is made, so that its ``address`` is known, and
+    listens from ``start`` on: a broker that serves nothing yet rejects connections.
 
     Raises:
         AlreadyExists: the port is taken.

@@ -1,5 +1,6 @@
 """InitProducerId: who produces gets an id, so that nothing it repeats is stored twice."""
 
+from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.producer_ids import ProducerIds
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import KafkaRefusal
@@ -22,8 +23,8 @@ class IdentitiesRoom:
         """A new id.
 
         Raises:
-            KafkaRefusal: the producer wants transactions, or says half of who it is.
-            Unavailable, ResourceExhausted: as ``ProducerIds.next``.
+            KafkaRefusal: the producer wants transactions, or says half of who it is; or etcd refuses for now.
+            Corrupt, Unsupported, InvalidArgument: as ``ProducerIds.next``.
         """
         transactional = request.body.transactional_id
         if transactional is not None:
@@ -33,7 +34,14 @@ class IdentitiesRoom:
             )
         if (request.body.producer_id < 0) != (request.body.producer_epoch < 0):
             raise KafkaRefusal(Code.INVALID_REQUEST, "a producer has an id and an epoch, or neither: give both or none")
-        producer_id = await self._ids.next()
+        try:
+            producer_id = await self._ids.next()
+        except SeaweedMQError as error:
+            if not error.retryable:
+                raise
+            # Java's producer repeats the request for this code; it ends with REQUEST_TIMED_OUT, and looks for the
+            # coordinator of a transaction that it does not have with the others.
+            raise KafkaRefusal(Code.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
         return InitProducerIdResponse(
             throttle_time_ms=0, error_code=Code.NONE, producer_id=producer_id, producer_epoch=FIRST_EPOCH
         )

@@ -6,7 +6,8 @@ waits for minutes before it dials the addresses that it began with. Whoever else
 while: librdkafka, which waits longer and longer before it dials a broker again, dials one that is shown anew at once.
 
 The numbers are kept in etcd by the address that clients dial, and whichever broker meets an address without one gives
-it a number.
+it a number. Each number is claimed in the storage before: where etcd was restored or lost, no broker gets the number of
+another one, and each gets its own back.
 """
 
 import base64
@@ -14,14 +15,18 @@ import logging
 from collections.abc import Collection, Mapping
 from itertools import chain, count, islice
 
+from xxhash import xxh3_128_intdigest
+
 from seaweedmq.codec.kafka_nodes import node_table_from_json, node_table_to_json
 from seaweedmq.codec.keys import KAFKA_NODES
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.kafka.node_ids import with_nodes
-from seaweedmq.errors import Conflict, Unavailable
+from seaweedmq.errors import AlreadyExists, Conflict, SeaweedMQError
+from seaweedmq.model.claims import ClaimKind
 from seaweedmq.model.kafka_nodes import NODES_MAX, Node, NodeTable
-from seaweedmq.ports import Compare, Environment, MetaStore, Put
+from seaweedmq.ports import Compare, Environment, MetaStore, Put, SegmentStore
 from seaweedmq.rpc.address import parse_address
+from seaweedmq.runtime.log_once import Complaints
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
 
 log = logging.getLogger(__name__)
@@ -30,15 +35,19 @@ NO_NODE = -1
 RETRY_FIRST_S, RETRY_MOST_S = 0.02, 0.5
 NODES_TIMEOUT_S = 5.0
 CLUSTER_ID_BYTES = 16
+NUMBERING = "numbering of Kafka's nodes, brokers without a number are not shown to its clients"
 
 
 class Nodes:
     """Whom Kafka's clients may dial. A broker without an address for them is no node."""
 
-    def __init__(self, view: ClusterView, meta: MetaStore, env: Environment, *, own_address: str = "") -> None:
+    def __init__(
+        self, view: ClusterView, meta: MetaStore, store: SegmentStore, env: Environment, *, own_address: str = ""
+    ) -> None:
         """``own_address``: where this very broker is dialled."""
         self._view = view
         self._meta = meta
+        self._store = store
         self._env = env
         self._own_address = own_address
         self._table = NodeTable(cluster_id="")
@@ -52,6 +61,7 @@ class Nodes:
         self._nodes: dict[str, Node] = {}
         self._live: frozenset[int] = frozenset()
         """Numbers of registered brokers."""
+        self._complaints = Complaints(log)
         self._stand_ins: list[int] = []
         """All numbers that were ever given, in the order in which they stand for missing replicas."""
 
@@ -64,7 +74,8 @@ class Nodes:
         """See to it that every broker that lives has its number; costs nothing if it is so.
 
         Raises:
-            Unavailable: etcd is out of reach, and no node is known.
+            SeaweedMQError: If etcd refuses, its table of nodes is unreadable, or the storage fails where a number is
+                missing, and no node is known.
         """
         self._note()
         if self._table.cluster_id and not self._nameless():
@@ -74,10 +85,11 @@ class Nodes:
         )
         try:
             await attempts(self._give_numbers)
-        except Unavailable as error:
+            self._complaints.over(NUMBERING)
+        except SeaweedMQError as error:
             if not self.shown():
                 raise
-            log.warning("brokers without a node id are not shown to Kafka's clients: %s", error)
+            self._complaints.add(NUMBERING, error)
 
     def live(self) -> list[Node]:
         """Those that live and have a number, by number."""
@@ -180,13 +192,36 @@ class Nodes:
     async def _give_numbers(self) -> None:
         entry = await self._meta.get(KAFKA_NODES)
         found = NodeTable(cluster_id=self._new_cluster_id()) if entry is None else node_table_from_json(entry.value)
-        wanted = with_nodes(found, sorted(self._wanted_addresses()), self._wanted_addresses())
+        addresses = self._wanted_addresses()
+        wanted = found if addresses <= found.ids.keys() else await self._with_claimed(found, addresses)
         if entry is None or wanted != found:
             unchanged = Compare(KAFKA_NODES, mod_revision=0 if entry is None else entry.mod_revision)
             if await self._meta.transact([unchanged], [Put(KAFKA_NODES, node_table_to_json(wanted))]) is None:
                 raise Conflict("another broker gave Kafka's nodes their numbers at the same time: read them again")
         self._table = wanted
 
+    async def _with_claimed(self, found: NodeTable, addresses: Collection[str]) -> NodeTable:
+        """Return the table with numbers for all addresses, each of which the storage shows to be taken.
+
+        Raises:
+            Conflict: If another broker claimed one of them meanwhile.
+        """
+        kind = ClaimKind.NODE_IDS
+        claimed = {n: content.decode(errors="replace") for n, content in (await self._store.read_claims(kind)).items()}
+        wanted = with_nodes(found, sorted(addresses), addresses, claimed)
+        for address, number in wanted.ids.items():
+            if number not in claimed:
+                try:
+                    await self._store.create_claim(kind, number, address.encode())
+                except AlreadyExists as error:
+                    raise Conflict(f"another broker claimed a node id at the same time: {error}") from error
+        forgotten = sorted(claimed.keys() - set(wanted.ids.values()))
+        await self._store.delete_claims(kind, forgotten[: max(0, len(forgotten) - NODES_MAX)])
+        return wanted
+
     def _new_cluster_id(self) -> str:
-        number = self._env.rng.getrandbits(8 * CLUSTER_ID_BYTES).to_bytes(CLUSTER_ID_BYTES, "big")
+        """Return the id of a cluster without nodes: always the same, so that a recovery of etcd does not change it."""
+        cluster = self._view.cluster
+        known = 0 if cluster is None else xxh3_128_intdigest(cluster.cluster_id.encode())
+        number = (known or self._env.rng.getrandbits(8 * CLUSTER_ID_BYTES)).to_bytes(CLUSTER_ID_BYTES, "big")
         return base64.urlsafe_b64encode(number).rstrip(b"=").decode("ascii")

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from seaweedmq.broker.local import LocalBroker, LocalPartition
-from seaweedmq.errors import SeaweedMQError, StaleMetadata
+from seaweedmq.errors import Corrupt, SeaweedMQError, StaleMetadata
 from seaweedmq.kafka.directory import Directory, PartitionedTopic
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import KafkaRefusal
@@ -40,13 +40,16 @@ class Partitions:
             leader_epoch: of the leader whom the client believes to ask; below 0: it does not say.
 
         Raises:
-            KafkaRefusal: no such partition; or another epoch.
+            KafkaRefusal: no such partition; or another epoch; or its files are damaged, and no broker can lead it.
             StaleMetadata, Unavailable: it is led elsewhere, or by nobody.
         """
         slot = topic.slot(partition)
         if leader_epoch >= 0:
             self._check_epoch(topic, slot, leader_epoch)
-        return self._local.leads(topic.topic.name, slot)
+        try:
+            return self._local.leads(topic.topic.name, slot)
+        except Corrupt as error:  # as Apache Kafka says of an offline log directory; Java's consumer retries
+            raise KafkaRefusal(Code.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def hint(self, topic: PartitionedTopic, partition: int, error: SeaweedMQError) -> LeaderHint | None:
         """Who leads the partition by now, where to know that is the remedy: ``topic`` was looked up before what failed,

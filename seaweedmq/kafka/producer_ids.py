@@ -1,4 +1,8 @@
-"""Ids for producers that ask for one (InitProducerId): from a counter in etcd, a block at a time."""
+"""Ids for producers that ask for one (InitProducerId): from a counter in etcd, a block at a time.
+
+The counter is set back when etcd is restored, and a producer with the id of another would have its batches taken for
+repeats. So each block is claimed in the storage as well, and a block is never below a claimed one.
+"""
 
 import asyncio
 import random
@@ -6,28 +10,32 @@ import random
 from seaweedmq.codec.kafka_producers import id_counter_from_json, id_counter_to_json
 from seaweedmq.codec.keys import KAFKA_PRODUCER_IDS
 from seaweedmq.core.kafka.id_blocks import IdBlock, next_block
-from seaweedmq.errors import Conflict
-from seaweedmq.ports import Compare, MetaStore, Put
+from seaweedmq.errors import AlreadyExists, Conflict, StorageFailed, Unavailable
+from seaweedmq.model.claims import ClaimKind
+from seaweedmq.ports import Compare, MetaStore, Put, SegmentStore
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
 
 RETRY_FIRST_S, RETRY_MOST_S = 0.02, 0.5
 BLOCK_TIMEOUT_S = 5.0
+CLAIMS_KEPT = 8
+"""Claims that stay, the highest. A claim that is not one of them took too long to tell whether it was the first."""
 
 
 class ProducerIds:
     """What this broker gives. No two producers of a cluster ever get the same id."""
 
-    def __init__(self, meta: MetaStore, rng: random.Random) -> None:
+    def __init__(self, meta: MetaStore, store: SegmentStore, rng: random.Random) -> None:
         self._meta = meta
+        self._store = store
         self._rng = rng
         self._block = IdBlock()
         self._refilling = asyncio.Lock()
 
     async def next(self) -> int:
-        """An id that nobody has.
+        """Return an id that no producer has.
 
         Raises:
-            Unavailable: etcd is out of reach, or other brokers took every block for a while.
+            Unavailable: etcd or the storage is unreachable, or other brokers took every block for a while.
             ResourceExhausted: all are given.
             Corrupt, Unsupported: the counter can not be read.
         """
@@ -38,14 +46,34 @@ class ProducerIds:
                 attempts = retrying(
                     backoff(self._rng, RETRY_FIRST_S, RETRY_MOST_S), on=Conflict, stop=after_s(BLOCK_TIMEOUT_S)
                 )
-                self._block.refill(await attempts(self._take_block))
+                try:
+                    self._block.refill(await attempts(self._take_block))
+                except StorageFailed as error:  # clients take the code of a failed storage for final here
+                    raise Unavailable(f"no producer id can be given without the storage: {error}") from error
         return given
 
     async def _take_block(self) -> range:
-        """If it is not clear whether it was written, the block is nobody's."""
+        """Take a block from the counter and claim it; one that is not claimed for sure is never given."""
         entry = await self._meta.get(KAFKA_PRODUCER_IDS)
-        block = next_block(None if entry is None else id_counter_from_json(entry.value))
+        claimed = await self._store.read_claims(ClaimKind.PRODUCER_IDS)
+        block = next_block(None if entry is None else id_counter_from_json(entry.value), claimed.keys())
         unchanged = Compare(KAFKA_PRODUCER_IDS, mod_revision=0 if entry is None else entry.mod_revision)
         if await self._meta.transact([unchanged], [Put(KAFKA_PRODUCER_IDS, id_counter_to_json(block.stop))]) is None:
             raise Conflict("another broker took a block of producer ids at the same time: take the next one")
+        await self._claim(block.start)
         return block
+
+    async def _claim(self, first: int) -> None:
+        """Claim a block in the storage.
+
+        Raises:
+            Conflict: If it is taken, or was for so long that its claim is gone.
+        """
+        try:
+            await self._store.create_claim(ClaimKind.PRODUCER_IDS, first, b"")
+        except AlreadyExists as error:
+            raise Conflict(f"the counter of producer ids in etcd was set back: {error}") from error
+        claimed = sorted(await self._store.read_claims(ClaimKind.PRODUCER_IDS))
+        await self._store.delete_claims(ClaimKind.PRODUCER_IDS, claimed[:-CLAIMS_KEPT])
+        if first not in claimed[-CLAIMS_KEPT:]:
+            raise Conflict(f"other brokers claimed {CLAIMS_KEPT} blocks of producer ids meanwhile: take the next one")

@@ -6,6 +6,7 @@ from seaweedmq.broker.local import LocalPartition, Standing
 from seaweedmq.codec.frame import ENCODING_KAFKA, Frame, decode_header, split_frames
 from seaweedmq.codec.kafka.header import batch_bytes, patched_head, read_header
 from seaweedmq.core.kafka.fetch_plan import ReplyShare
+from seaweedmq.errors import Corrupt, DataLoss
 from seaweedmq.kafka.cursors import Cursor, CursorKey, Cursors
 from seaweedmq.kafka.reencode import Reencoder
 
@@ -37,14 +38,20 @@ class PartitionReader:
         Raises:
             OutOfRange: what lies there is not kept any more.
             StaleMetadata, NotFound: the partition is not led here any more, or gone.
-            Corrupt, StorageFailed: as ``reader.read_segment``.
+            DataLoss, Corrupt, StorageFailed: as ``reader.read_segment``, about the first record; what lies before a
+                later one is returned.
         """
         found = _Filling(offset, share, share.of(bytes_max))
         while not found.is_full and found.batches.next_offset < partition.high_watermark:
             position = found.batches.next_offset
             entries = partition.in_memory(position, found.left)
             if entries is None:
-                await self._from_files(partition, found)
+                try:
+                    await self._from_files(partition, found)
+                except (Corrupt, DataLoss):
+                    if not found.batches.size:
+                        raise
+                    break  # the consumer gets what lies before, and asks for what follows
                 continue
             for entry in entries:
                 frame = Frame(decode_header(entry.header), entry.header, memoryview(entry.payload))

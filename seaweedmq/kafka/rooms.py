@@ -37,7 +37,7 @@ class Rooms:
     def __init__(self, local: LocalBroker, *, snapshot_after_bytes: int = AFTER_BYTES) -> None:
         """``snapshot_after_bytes``: a coordinator writes a snapshot of its groups after so much else."""
         config = local.config
-        self.nodes = Nodes(local.view, local.meta, local.env, own_address=local.kafka_address)
+        self.nodes = Nodes(local.view, local.meta, local.store, local.env, own_address=local.kafka_address)
         self.directory = Directory(local.view, self.nodes, config.kafka_namespace)
         changes = TopicChanges(local.api, local.view, local.env.rng)
         partitions = Partitions(local, self.directory)
@@ -63,7 +63,7 @@ class Rooms:
             GroupOffsetsRoom(coordinators, self.directory),
             DeletionRoom(self.directory, changes),
             InventoryRoom(self.directory, local.store, broker_id=lambda: local.id, producers=local.producers),
-            IdentitiesRoom(ProducerIds(local.meta, local.env.rng)),
+            IdentitiesRoom(ProducerIds(local.meta, local.store, local.env.rng)),
             RefusedRoom(self.directory),
         )
 

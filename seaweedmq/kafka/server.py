@@ -25,7 +25,7 @@ _IDS = itertools.count(1)
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket at this address, on which clients wait to be heard; ``getsockname`` has the port if it was 0.
+    """Return a socket that has this address and does not listen yet; ``getsockname`` has the port if it was 0.
 
     Raises:
         AlreadyExists: the port is taken.
@@ -35,7 +35,6 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
-        bound.listen(BACKLOG)
     except socket.gaierror as error:
         bound.close()
         raise InvalidArgument(f"can not listen for Kafka on {host}: {error.strerror}") from None
@@ -101,9 +100,18 @@ class KafkaServer:
         return len(self._tasks)
 
     async def start(self, bound: socket.socket) -> None:
-        """Listen on a socket from :func:`bind`, which is the server's from now on."""
+        """Listen on a socket from :func:`bind`, which is the server's from now on.
+
+        Raises:
+            AlreadyExists: If another process has begun to listen there since.
+        """
+        host, port = bound.getsockname()[:2]
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(self, next(_IDS)), sock=bound, backlog=BACKLOG)
+        try:
+            bound.listen(BACKLOG)
+            self._server = await loop.create_server(lambda: Connection(self, next(_IDS)), sock=bound, backlog=BACKLOG)
+        except OSError as error:
+            raise AlreadyExists(f"cannot listen for Kafka on {host}:{port}: {error.strerror}") from None
 
     async def stop(self, grace_s: float) -> None:
         """Accept and read nothing more, answer what was read, then close. What is not answered after ``grace_s``

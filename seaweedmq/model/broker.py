@@ -121,6 +121,8 @@ class ClusterStatus:
     open_segments: int
     under_replicated_segments: int = 0
     """Open segments with fewer live replicas than their topic wants."""
+    unrecoverable_segments: int = 0
+    """Open segments whose files are damaged or foreign: see ``model.segment.Segment.problem``."""
     decisions: tuple[Decision, ...] = ()
     """The last ones of this leader, the newest last."""
     etcd: str = ETCD_OK

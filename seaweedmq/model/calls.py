@@ -132,7 +132,7 @@ class AdoptSchema(Call[TopicDescription]):
 
 @dataclass(frozen=True, slots=True)
 class TopicStats(Call[tuple[SegmentStats, ...]]):
-    """Of every open segment, wherever its primary is."""
+    """Request for the figures of a topic's open segments, but those that cannot be recovered."""
 
     name: TopicName
 

@@ -42,7 +42,8 @@ class TopicDescription:
     addresses: Mapping[str, str]
     """Broker id -> host:port, of every live broker: any of them serves a sealed segment."""
     revision: int = 0
-    """Of the topic's record, which changes with its open segments."""
+    """Revision of the topic's record, which changes with its open segments. The generation of the cluster stands in the
+    bits above the first 40, so it never falls, though a recovered etcd counts from 1."""
     more_above: int | None = None
     """More sealed segments that were asked for have an id above this one; None: these are all."""
 

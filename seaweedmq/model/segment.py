@@ -8,6 +8,9 @@ from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.topic import TopicName
 
+PROBLEM_CHARS_MAX = 1_000
+"""Length of ``Segment.problem``."""
+
 
 class SegmentState(StrEnum):
     OPEN = "open"
@@ -87,6 +90,9 @@ class Segment:
     """Wall clock of the leader that opened it, microseconds since 1970 UTC. A hint for cool-downs; 0: not known."""
     sealed_us: int = 0
     """Wall clock of the leader that sealed it, microseconds since 1970 UTC; 0: open, or not known."""
+    problem: str = ""
+    """Reason, with the file's name, why an open segment whose brokers are all gone cannot be recovered from its files;
+    "" if it can, or is sealed. At most ``PROBLEM_CHARS_MAX`` characters."""
 
     @property
     def key(self) -> SegmentId:

@@ -41,6 +41,9 @@ class SubscribeOpen:
     credit_bytes: int
     topic_uid: int = 0
     """Of the topic that the client means; 0: whichever has the name."""
+    skip_missing: bool = False
+    """Whether the broker continues behind records that are lost, and reports their offsets with ``SubscribeSkipped``;
+    else the stream ends with ``DataLoss`` there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,17 @@ class SubscribeFrames:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SubscribeSkipped:
+    """Offsets ``[start_offset, end_offset)`` whose records are lost; delivery continues behind them.
+
+    The broker sends it only to clients that asked for ``skip_missing``.
+    """
+
+    start_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubscribeEnd:
     """The segment is sealed and all of it was sent."""
 
@@ -72,4 +86,4 @@ class SubscribeEnd:
 SubscribeRequest: TypeAlias = SubscribeOpen | SubscribeCredit
 
 
-SubscribeReply: TypeAlias = SubscribeReady | SubscribeFrames | SubscribeEnd
+SubscribeReply: TypeAlias = SubscribeReady | SubscribeFrames | SubscribeSkipped | SubscribeEnd

@@ -206,8 +206,12 @@ class Topic:
     @property
     def has_retention(self) -> bool:
         """Whether records are removed: by age, by size, or by hand."""
-        has_limit = self.retention_s is not None or self.retention_bytes is not None
-        return (has_limit and self.settings.expires) or bool(self.low_watermarks)
+        return self.expires or bool(self.low_watermarks)
+
+    @property
+    def expires(self) -> bool:
+        """Whether retention removes records by age or by size."""
+        return (self.retention_s is not None or self.retention_bytes is not None) and self.settings.expires
 
     def low_watermark(self, slots: KeyRange) -> int:
         """Whatever lies below in a segment of these slots was deleted by hand. May be above the segment's end."""

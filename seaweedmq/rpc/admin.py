@@ -73,6 +73,7 @@ def _write_cluster_status(status: ClusterStatus) -> admin_pb2.ClusterStatusReply
         topics=status.topics,
         open_segments=status.open_segments,
         under_replicated_segments=status.under_replicated_segments,
+        unrecoverable_segments=status.unrecoverable_segments,
         decisions=[_write_decision(decision) for decision in status.decisions],
         etcd=status.etcd,
     )
@@ -102,6 +103,7 @@ def _read_cluster_status(message: admin_pb2.ClusterStatusReply) -> ClusterStatus
         topics=message.topics,
         open_segments=message.open_segments,
         under_replicated_segments=message.under_replicated_segments,
+        unrecoverable_segments=message.unrecoverable_segments,
         decisions=tuple(_read_decision(decision) for decision in message.decisions),
         etcd=message.etcd or ETCD_OK,
     )

@@ -20,6 +20,7 @@ from seaweedmq.model.subscribe import (
     SubscribeReady,
     SubscribeReply,
     SubscribeRequest,
+    SubscribeSkipped,
 )
 from seaweedmq.model.topic import TopicName
 from seaweedmq.rpc import types
@@ -140,6 +141,7 @@ def encode_subscribe_request(request: SubscribeRequest) -> bytes:
                     start=types.write_start(request.start),
                     credit_bytes=request.credit_bytes,
                     topic_uid=request.topic_uid,
+                    skip_missing=request.skip_missing,
                 )
             )
     except ValueError as error:
@@ -160,6 +162,7 @@ def decode_subscribe_request(data: bytes) -> SubscribeRequest:
                 start=types.read_start(message.open.start),
                 credit_bytes=message.open.credit_bytes,
                 topic_uid=message.open.topic_uid,
+                skip_missing=message.open.skip_missing,
             )
         case _:
             raise types.unknown_kind(message)
@@ -173,6 +176,10 @@ def encode_subscribe_reply(reply: SubscribeReply) -> bytes:
         case SubscribeReady():
             message = data_pb2.SubscribeReply(
                 ready=data_pb2.SubscribeReady(start_offset=reply.start_offset, high_watermark=reply.high_watermark)
+            )
+        case SubscribeSkipped():
+            message = data_pb2.SubscribeReply(
+                skipped=data_pb2.SubscribeSkipped(start_offset=reply.start_offset, end_offset=reply.end_offset)
             )
         case SubscribeEnd():
             message = data_pb2.SubscribeReply(
@@ -192,6 +199,8 @@ def decode_subscribe_reply(data: bytes) -> SubscribeReply:
             return SubscribeFrames(message.frames)
         case "ready":
             return SubscribeReady(start_offset=message.ready.start_offset, high_watermark=message.ready.high_watermark)
+        case "skipped":
+            return SubscribeSkipped(start_offset=message.skipped.start_offset, end_offset=message.skipped.end_offset)
         case "end":
             return SubscribeEnd(end_offset=message.end.end_offset, successors=tuple(message.end.successors))
         case _:

@@ -33,6 +33,7 @@ _STATUS: Final[dict[type[SeaweedMQError], grpc.StatusCode]] = {
     errors.ResourceExhausted: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.StorageFailed: grpc.StatusCode.UNAVAILABLE,
     errors.Corrupt: grpc.StatusCode.DATA_LOSS,
+    errors.DataLoss: grpc.StatusCode.DATA_LOSS,
     errors.Unsupported: grpc.StatusCode.UNIMPLEMENTED,
     errors.Closed: grpc.StatusCode.CANCELLED,
 }

@@ -190,6 +190,7 @@ def write_segment(segment: Segment) -> types_pb2.Segment:
         end_offset=segment.end_offset,
         opened_us=segment.opened_us,
         sealed_us=segment.sealed_us,
+        problem=segment.problem,
     )
 
 
@@ -207,6 +208,7 @@ def read_segment(message: types_pb2.Segment, topic: TopicName) -> Segment:
         end_offset=message.end_offset if message.HasField("end_offset") else None,
         opened_us=message.opened_us,
         sealed_us=message.sealed_us,
+        problem=message.problem,
     )
 
 

@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from seaweedmq import aio
 from seaweedmq.client.client import Client
+from seaweedmq.client.subscribe.options import OnMissing
+from seaweedmq.core.lineage.problems import check_recoverable
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.subscribe import EARLIEST, Start, StartKind
@@ -67,21 +69,29 @@ def offsets_at(bootstrap: str, topic: TopicName, times: Mapping[int, tuple[int, 
     return _with_client(bootstrap, search) if ranges else {}
 
 
-def read_range(bootstrap: str, topic: TopicName, segment: int, start: int | None, end: int) -> Iterator[pa.RecordBatch]:
+def read_range(
+    bootstrap: str, topic: TopicName, segment: int, start: int | None, end: int, on_missing: OnMissing = "fail"
+) -> Iterator[pa.RecordBatch]:
     """Committed records of ``[start, end)``, in order, with the columns that subscribers see.
 
     Args:
         start: None: what retention kept.
+        on_missing: as of ``Client.read_ranges``.
 
     Raises:
         OutOfRange: retention removed them.
+        DataLoss: they are lost; not with "skip".
         NotFound, Unavailable: as ``RangeReading``.
     """
 
     begin = EARLIEST if start is None else Start(StartKind.OFFSET, start)
 
     async def batches() -> AsyncGenerator[pa.RecordBatch, None]:
-        async with aio.connect(bootstrap) as client, client.read_ranges(topic, {segment: (begin, end)}) as reading:
+        ranges = {segment: (begin, end)}
+        async with (
+            aio.connect(bootstrap) as client,
+            client.read_ranges(topic, ranges, on_missing=on_missing) as reading,
+        ):
             async for batch in reading.batches():
                 yield batch
 
@@ -113,6 +123,8 @@ async def _ask(client: Client, topic: TopicName) -> LiveTopic:
                     ends[segment.id] = segment.end_offset
                 elif segment.id in stats:
                     ends[segment.id] = stats[segment.id].high_watermark
+            for segment in description.segments:
+                check_recoverable(segment)
             unclear = sorted(s.id for s in description.segments if s.id not in ends)
             if unclear:
                 raise Unavailable(

@@ -46,7 +46,7 @@ _PLACE = {SEGMENT: IntegerType(), OFFSET: LongType(), TIMESTAMP: TimestampType()
 _OF_THE_TAIL = frozenset(
     {
         *("storage", "bootstrap", "topic", "columns", "includeHeaders", "startingTimestamp", "endingTimestamp"),
-        *("minPartitions", "maxRecordsPerPartition"),
+        *("minPartitions", "maxRecordsPerPartition", "failOnDataLoss"),
     }
 )
 _PARQUET_OPTIONS = {
@@ -152,7 +152,10 @@ def plan_over(found: Found, options: SparkOptions, *, with_tables: bool = True) 
             if attempt == REPLANS_MAX - 1:
                 raise
             again = find(replace(options.place, bootstrap=None), ends=False)
-            found = replace(found, snapshot=replace(found.snapshot, files=again.snapshot.files))
+            low = again.snapshot.topic.low_watermarks  # it may explain what went
+            topic = replace(found.snapshot.topic, low_watermarks=low)
+            snapshot = replace(found.snapshot, topic=topic, files=again.snapshot.files, removed=again.snapshot.removed)
+            found = replace(found, snapshot=snapshot)
     raise AssertionError("the last attempt returns or raises")
 
 

@@ -1,14 +1,18 @@
 """Which offsets a read has, and where each stretch of them is found: in files, or with the brokers. Pure."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from seaweedmq.core.files.holes import loss_text
 from seaweedmq.core.files.snapshot import SnapshotPiece
 from seaweedmq.errors import OutOfRange
 from seaweedmq.model.segment import Segment
 from seaweedmq.spark.window import EARLIEST, ReadWindow
 from seaweedmq.storage.snapshot import TopicSnapshot
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +50,13 @@ def plan_pieces(
 
     Args:
         known: with it, segments end where brokers say, and what no file shows of them is a ``BrokerPiece``.
-        fail_on_data_loss: whether it is an error that retention removed offsets that were asked for by number.
+        fail_on_data_loss: whether it is an error that retention removed offsets requested by number, or that
+            records are lost. Otherwise each gap is logged, and the plan continues behind it.
 
     Raises:
         InvalidArgument: offsets are given for a segment that does not exist.
         OutOfRange: offsets that were asked for by number are gone.
-        Corrupt: files are missing.
+        DataLoss: records are lost.
     """
     for segment_id in (*window.starting.by_segment, *window.ending.by_segment):
         if fail_on_data_loss or segment_id not in snapshot.topic.pruned:
@@ -80,13 +85,18 @@ def _pieces_of(
     limit = min((e for e in (end, committed, segment.end_offset) if e is not None), default=None)
     if limit is not None and limit <= start:
         return []
-    files = snapshot.plan(segment.id, start, limit)
+    is_all = known is not None and known.is_all
+    gaps: list[range] = []
+    files = () if is_all else snapshot.plan(segment.id, start, limit, missing=None if fail_on_data_loss else gaps)
+    for gap in gaps:
+        log.warning("%s; skipped, as failOnDataLoss says", loss_text(snapshot.topic, segment.id, gap.start, gap.stop))
     pieces: list[Piece] = [*files]
     position = max(start, segment.start_offset)
     if files and files[-1].end_offset is not None:
         position = files[-1].end_offset
     elif not files and known is not None:
         position = max(position, known.begins.get(segment.id, 0), snapshot.topic.low_watermark(segment.slots))
+    position = max((position, *(gap.stop for gap in gaps)))
     is_in_memory = known is not None and (known.is_all or segment.is_open or bool(files))
     if is_in_memory and limit is not None and position < limit:  # of a sealed one all that is kept is in files
         from_start = (
@@ -104,9 +114,11 @@ def _refuse_loss(
     segment: Segment, start: int, limit: int | None, pieces: list[Piece], window: ReadWindow, fail_on_data_loss: bool
 ) -> None:
     """Raise if what was asked for by number does not begin where it should."""
+    if not fail_on_data_loss:
+        return
     if window.ranges is None:
         named = window.starting.of(segment.id)
-        if not fail_on_data_loss or named is None or named == EARLIEST:
+        if named is None or named == EARLIEST:
             return
     due = max(start, segment.start_offset)
     if limit is not None and due >= limit:

@@ -1,13 +1,15 @@
 """Reading one partition on an executor, while files may be converted and expired underneath."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 
+from seaweedmq.core.files.holes import loss_text, missing_records
 from seaweedmq.core.files.snapshot import SnapshotPiece
-from seaweedmq.errors import Corrupt, NotFound, OutOfRange
+from seaweedmq.errors import NotFound, OutOfRange
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.columns import Assembler, Column
@@ -16,6 +18,8 @@ from seaweedmq.spark.pieces import BrokerPiece, Piece
 from seaweedmq.spark.table_scan import Scanned, in_batches, opened, scan_table
 from seaweedmq.spark.window import Interval
 from seaweedmq.storage.snapshot import read_snapshot
+
+log = logging.getLogger(__name__)
 
 REPLANS_MAX = 3
 """Listings made anew for one piece. A file is listed as a log, then as a table, then is gone for good."""
@@ -32,12 +36,14 @@ class Scan:
     columns: tuple[Column, ...]
     bootstrap: str | None = None
     """Brokers, which have what files end before; None: what is in no file is not read."""
+    fail_on_data_loss: bool = True
+    """Whether lost records are an error; otherwise each gap is logged, and the read continues behind it."""
 
     def read(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
         """The records of the pieces, in order.
 
         Raises:
-            Corrupt: damaged or missing files. OutOfRange: retention removed what was to be read.
+            Corrupt: damaged files. DataLoss: records are lost. OutOfRange: retention removed what was to be read.
         """
         assembler = Assembler(str(self.topic.name), self.columns)
         for piece in pieces:
@@ -82,7 +88,14 @@ class Scan:
         if self.bootstrap is None:
             raise AssertionError(f"{piece} is with brokers, and nobody knows where those are")
         start = None if piece.from_earliest else piece.start_offset
-        for batch in read_range(self.bootstrap, self.topic.name, piece.segment, start, piece.end_offset):
+        for batch in read_range(
+            self.bootstrap,
+            self.topic.name,
+            piece.segment,
+            start,
+            piece.end_offset,
+            "fail" if self.fail_on_data_loss else "skip",
+        ):
             base = batch.column("_offset")[0].as_py()
             yield from in_batches(assembler, self.timestamps, piece.segment, base, batch)
 
@@ -109,11 +122,11 @@ class Scan:
         if self.bootstrap is not None:
             yield from self._rest(piece, position, assembler)
             return
-        if piece.complete:
-            raise Corrupt(
-                f"{piece.files[0].path} ends with offset {position}, but records up to {piece.end_offset} were stored: "
-                "it was damaged or cut, restore it from a copy"
-            )
+        if piece.complete and piece.end_offset is not None:
+            loss = missing_records(self.topic, piece.segment, position, piece.end_offset, piece.files[0])
+            if self.fail_on_data_loss:
+                raise loss
+            log.warning("%s; skipped, as failOnDataLoss says", loss)
 
     def _plan_again(self, piece: SnapshotPiece) -> tuple[SnapshotPiece, ...]:
         if self.root is None:
@@ -121,9 +134,15 @@ class Scan:
         snapshot = read_snapshot(self.root, self.topic.name)
         if snapshot.topic.uid != self.topic.uid:
             raise NotFound(f"topic {self.topic.name} was deleted and made anew while it was read: run the query again")
-        parts = snapshot.plan(piece.segment, piece.start_offset, piece.end_offset)
+        gaps: list[range] = []
+        missing = None if self.fail_on_data_loss else gaps
+        parts = snapshot.plan(piece.segment, piece.start_offset, piece.end_offset, missing=missing)
+        for gap in gaps:
+            log.warning(
+                "%s; skipped, as failOnDataLoss says", loss_text(self.topic, piece.segment, gap.start, gap.stop)
+            )
         found = parts[0].start_offset if parts else None
-        if found != piece.start_offset and (piece.complete or found is not None):
+        if self.fail_on_data_loss and found != piece.start_offset and (piece.complete or found is not None):
             raise OutOfRange(
                 f"{self.topic.name}#{piece.segment}: offset {piece.start_offset} was removed by retention while it was "
                 "to be read: run the query again, with a later start"

@@ -22,7 +22,8 @@ from seaweedmq.spark.sink_options import SinkOptions, parse_sink_options
 from seaweedmq.spark.sink_plan import SinkPlan, plan_sink, run
 from seaweedmq.spark.sink_publish import publish_staged
 from seaweedmq.spark.stager import Stager
-from seaweedmq.storage.staging import ONCE, StagedBatch, StagedSink, sweep
+from seaweedmq.storage.staged_sweep import sweep
+from seaweedmq.storage.staging import ONCE, StagedBatch, StagedSink
 from seaweedmq.storage.store.files import open_store
 
 log = logging.getLogger(__name__)

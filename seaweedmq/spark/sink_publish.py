@@ -27,10 +27,6 @@ from seaweedmq.storage.store.files import open_store
 
 log = logging.getLogger(__name__)
 
-LATE_S = 600.0
-"""Brokers may have forgotten who began a batch so long ago: they remember for ``producer_idle_s``, at least 600 s and
-by default 900 s, after the end of a stream. What was noted since says nothing: one segment may have been out of reach
-all the time."""
 _BATCHES_MAX = 2**32
 """Epochs of producers end there."""
 
@@ -83,7 +79,7 @@ async def publish_staged(
             is_resumed = manifest != mine
         batch.discard(names - {file.name for file in manifest.files})
         search = None
-        if is_resumed and batch.begun_ago_s() > LATE_S:
+        if is_resumed:  # however young it seems: a clock that was set back since would make an old one young
             search = partial(_search, root, described.topic, manifest, batch.begun_us(), options.repeat_unknown)
         await _publish(cluster, described.topic, manifest, batch, search)
         ranges = () if is_last else await _ranges_now(cluster, options, manifest)

@@ -136,12 +136,13 @@ class SeaweedMQReader(DataSourceReader):  # type: ignore[misc]
             timestamps=self._window.timestamps,
             columns=self._columns,
             bootstrap=self._options.place.bootstrap,
+            fail_on_data_loss=self._options.fail_on_data_loss,
         )
         return scan.read(partition.pieces)
 
     def __getstate__(self) -> dict[str, object]:
         """Without the list of all segments and files, which goes to every task: a partition names its own."""
-        snapshot = replace(self._found.snapshot, segments=(), files=())
+        snapshot = replace(self._found.snapshot, segments=(), files=(), removed={})
         return {**self.__dict__, "_found": replace(self._found, snapshot=snapshot, known=None)}
 
 
@@ -190,9 +191,10 @@ def find(place: Place, *, ends: bool) -> Found:
             "the storage that they were started with"
         )
     files = () if listed is None else listed.files
+    removed = {} if listed is None else listed.removed
     return Found(
         root=root,
-        snapshot=TopicSnapshot(topic=description.topic, segments=description.segments, files=files),
+        snapshot=TopicSnapshot(topic=description.topic, segments=description.segments, files=files, removed=removed),
         known=known,
     )
 

@@ -259,7 +259,9 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         files: dict[int, list[SegmentFile]] = {number: [] for number in wanted}
         for file in list_files(self._root, self._options.topic, wanted):
             files[file.segment].append(file)
-        return {number: plan_snapshot(sight.lineage.segments[number], files[number]) for number in wanted}
+        topic, segments = sight.state.topic, sight.lineage.segments
+        # Lost records have no size: the task that reads them reports them.
+        return {number: plan_snapshot(topic, segments[number], files[number], missing=[]) for number in wanted}
 
     def _check_lost(self, found: Between, topic: Topic) -> None:
         """Segments without records are pruned, too, and nobody can tell of them; without retention there are no

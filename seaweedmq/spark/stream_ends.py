@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from tenacity import Retrying, retry_if_exception_type, wait_fixed
 
 from seaweedmq.client.config import ClientConfig
+from seaweedmq.core.lineage.problems import check_recoverable
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.retrying import when
@@ -79,11 +80,13 @@ class BrokerEnds:
 
         Raises:
             Unavailable: some have no primary for long, or no broker answers.
+            Corrupt: If a segment cannot be recovered; names the file.
         """
 
         def ask() -> Mapping[int, int]:
             found = self.high_watermarks()
             if any(segment not in found for segment in open_segments()):
+                self._check_recoverable()
                 raise Unavailable(
                     f"nobody knows how far some segments of {self._topic} are committed: try again when they have a "
                     "primary"
@@ -98,6 +101,12 @@ class BrokerEnds:
             reraise=True,
         )
         return asking(ask)
+
+    def _check_recoverable(self) -> None:
+        """Raise Corrupt, with the file's name, if a segment cannot be recovered: waiting does not help."""
+        if self._client is not None:
+            for segment in self._client.admin.describe_topic(self._topic).segments:
+                check_recoverable(segment)
 
     def close(self) -> None:
         """Disconnect. Idempotent."""

@@ -15,9 +15,10 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_fix
 
 from seaweedmq.codec.documents import lineage_from_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT
+from seaweedmq.core.files.holes import missing_records
 from seaweedmq.core.files.snapshot import SnapshotPiece, plan_snapshot
 from seaweedmq.core.lineage.batches import Range
-from seaweedmq.errors import Corrupt, InvalidArgument, NotFound, OutOfRange
+from seaweedmq.errors import Corrupt, DataLoss, InvalidArgument, NotFound, OutOfRange
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.segment import Segment, SegmentState
@@ -25,7 +26,7 @@ from seaweedmq.model.topic import Topic
 from seaweedmq.spark.columns import Column
 from seaweedmq.spark.scan import Scan
 from seaweedmq.spark.window import Interval
-from seaweedmq.storage.snapshot import list_files, read_document, read_topic
+from seaweedmq.storage.snapshot import list_files, list_removed, read_document, read_topic
 
 log = logging.getLogger(__name__)
 
@@ -53,34 +54,52 @@ class StreamScan:
         Raises:
             NotFound: the topic was deleted, or made anew.
             OutOfRange: retention, or somebody by hand, removed records that were to be read.
-            Corrupt: damaged or missing files.
+            DataLoss: records are lost.
+            Corrupt: damaged files.
         """
-        deleted_below = self._deleted_below(self._check_topic())
+        topic = self._check_topic()
+        deleted_below = self._deleted_below(topic)
         patience = _Patience(self.looks_max)
         listed = self._list({wanted.segment for wanted in ranges})  # at once: all tables lie in one folder
         for wanted in ranges:
-            yield from self._range(wanted, deleted_below.get(wanted.segment, 0), listed, patience)
+            yield from self._range(topic, wanted, deleted_below.get(wanted.segment, 0), listed, patience)
         self._check_topic()  # what was read is of this topic only if it is still there
 
-    def _range(self, wanted: Range, low: int, listed: _Listed, patience: "_Patience") -> Iterator[pa.RecordBatch]:
+    def _range(
+        self, topic: Topic, wanted: Range, low: int, listed: _Listed, patience: "_Patience"
+    ) -> Iterator[pa.RecordBatch]:
         place = _Place(wanted.start)
-        looks = Retrying(
-            retry=retry_if_exception_type(_Missing), stop=patience.is_over, wait=wait_fixed(LOOK_PAUSE_S), reraise=True
-        )
-        try:
-            for look in looks:
-                with look:
-                    yield from self._look(wanted, low, listed, place)
-        except _Missing as e:
-            if e.damage is not None:
-                raise e.damage from None
-            self._lose(wanted, place.position, wanted.end)
+        while place.position < wanted.end:
+            looks = Retrying(
+                retry=retry_if_exception_type(_Missing),
+                stop=patience.is_over,
+                wait=wait_fixed(LOOK_PAUSE_S),
+                reraise=True,
+            )
+            try:
+                for look in looks:
+                    with look:
+                        yield from self._look(topic, wanted, low, listed, place)
+            except _Missing as e:
+                place.position = self._passed(wanted, place.position, e.damage)
 
-    def _look(self, wanted: Range, low: int, listed: _Listed, place: "_Place") -> Iterator[pa.RecordBatch]:
+    def _passed(self, wanted: Range, position: int, damage: Corrupt | DataLoss | None) -> int:
+        """Return where to continue behind what no look found; raise if that is an error."""
+        if damage is None:
+            self._lose(wanted, position, wanted.end)
+            return wanted.end
+        if self.fail_on_data_loss or not isinstance(damage, DataLoss) or damage.end_offset is None:
+            raise damage from None
+        log.warning("%s; the query continues behind them, as failOnDataLoss says", damage)
+        return damage.end_offset
+
+    def _look(
+        self, topic: Topic, wanted: Range, low: int, listed: _Listed, place: "_Place"
+    ) -> Iterator[pa.RecordBatch]:
         """What files show of the range from the place on, which moves with what is given. Raises _Missing."""
         scan = Scan(root=self.root, topic=self.topic, timestamps=Interval(), columns=self.columns)
         while place.position < wanted.end:
-            pieces = self._pieces(wanted, max(place.position, low), listed)
+            pieces = self._pieces(topic, wanted, max(place.position, low), listed)
             begin = pieces[0].start_offset if pieces else wanted.end if low >= wanted.end else place.position
             if begin > place.position:
                 self._lose(wanted, place.position, begin)
@@ -92,14 +111,14 @@ class StreamScan:
                     yield batch
             except (OutOfRange, InvalidArgument) as e:  # retention took files, or all of the segment
                 log.info("%s#%d: %s; looking again", self.topic.name, wanted.segment, e)
-            except Corrupt as e:
+            except (Corrupt, DataLoss) as e:
                 raise _Missing(e) from e
             if place.position > wanted.end:
                 raise AssertionError(f"{wanted} gave {place.position - wanted.end} records too many")
             if place.position == before < wanted.end:
                 raise _Missing(None)
 
-    def _pieces(self, wanted: Range, position: int, listed: _Listed) -> tuple[SnapshotPiece, ...]:
+    def _pieces(self, topic: Topic, wanted: Range, position: int, listed: _Listed) -> tuple[SnapshotPiece, ...]:
         """Where the records are, as if the segment had been sealed where the range ends: all up to there exists,
         whatever became of the segment. A listing is used once. Raises _Missing."""
         files = listed.pop(wanted.segment, None)
@@ -114,10 +133,22 @@ class StreamScan:
             replicas=("",),
             end_offset=wanted.end,
         )
-        try:
-            return plan_snapshot(ended, files, position)
-        except Corrupt as e:
-            raise _Missing(e) from e
+        # After the files: retention records what it removes before it deletes them.
+        removed_below = list_removed(self.root, topic).get(wanted.segment, 0)
+        return self._up_to_a_gap(topic, ended, files, position, removed_below)
+
+    def _up_to_a_gap(
+        self, topic: Topic, ended: Segment, files: Sequence[SegmentFile], position: int, removed_below: int
+    ) -> tuple[SnapshotPiece, ...]:
+        """Return the pieces up to the first lost record. Raises _Missing if that comes first."""
+        gaps: list[range] = []
+        pieces = plan_snapshot(topic, ended, files, position, removed_below=removed_below, missing=gaps)
+        if not gaps:
+            return pieces
+        before = tuple(p for p in pieces if p.start_offset < gaps[0].start)
+        if not before:
+            raise _Missing(missing_records(topic, ended.id, gaps[0].start, gaps[0].stop))
+        return before
 
     def _list(self, segments: Set[int]) -> _Listed:
         listed: _Listed = {segment: [] for segment in segments}
@@ -132,7 +163,7 @@ class StreamScan:
                 f"{what}: set option failOnDataLoss to false to go on without them, or begin with a new "
                 "checkpointLocation; a longer retention keeps them for slower readers"
             )
-        log.warning("%s; going on without them, as failOnDataLoss says", what)
+        log.warning("%s; the query continues behind them, as failOnDataLoss says", what)
 
     def _check_topic(self) -> Topic:
         found = read_topic(self.root, self.topic.name)
@@ -161,7 +192,7 @@ class _Place:
 class _Missing(Exception):
     """What was committed is in no file that can be seen."""
 
-    def __init__(self, damage: Corrupt | None) -> None:
+    def __init__(self, damage: Corrupt | DataLoss | None) -> None:
         super().__init__(damage)
         self.damage = damage
         """None: no file has it, so that it may have been removed."""

@@ -12,7 +12,7 @@ from seaweedmq.model.topic import Topic
 from seaweedmq.spark.stream_options import StreamOptions
 from seaweedmq.storage.read.recovery import earliest_offset
 from seaweedmq.storage.read.time_search import find_offset_by_time
-from seaweedmq.storage.snapshot import TopicSnapshot, list_files
+from seaweedmq.storage.snapshot import TopicSnapshot, list_files, list_removed
 from seaweedmq.storage.store.files import FileSegmentStore
 
 
@@ -70,17 +70,18 @@ def _end(segment: Segment, ends: Mapping[int, int]) -> int:
 def _earliest(root: Path, topic: Topic, lineage: Lineage) -> tuple[dict[int, int], set[int]]:
     """Where segments begin now of which retention, or somebody by hand, removed something; and those it left nothing
     of."""
-    if not topic.has_retention:
-        return {}, set()
     begin: dict[int, int] = {}
-    for file in list_files(root, topic.name, lineage.segments):
+    for file in list_files(root, topic.name, lineage.segments) if topic.expires else ():
         begin[file.segment] = min(file.base_offset, begin.get(file.segment, file.base_offset))
+    removed = list_removed(root, topic)
+    if not (topic.has_retention or removed):
+        return {}, set()
     earliest: dict[int, int] = {}
     gone: set[int] = set()
     for number, segment in sorted(lineage.segments.items()):
-        low = max(topic.low_watermark(segment.slots), segment.start_offset)
+        low = max(topic.low_watermark(segment.slots), segment.start_offset, removed.get(number, 0))
         end = segment.end_offset
-        first = max(low, begin.get(number, low if end is None else end))
+        first = max(low, begin.get(number, low if end is None or not topic.expires else end))
         if end is not None and first >= end:
             if all(p in gone or p not in lineage.segments for p in segment.predecessors):
                 gone.add(number)

@@ -35,7 +35,7 @@ def end_in_files(root: Path, snapshot: TopicSnapshot, segment_id: int) -> int | 
     mine = {f.base_offset for f in snapshot.files if f.segment == segment_id}
     bases = sorted(base for base in mine if limit is None or base < limit)
     # From the last but one on: it says whether the last one goes on where what is before it ends.
-    pieces = snapshot.plan(segment_id, bases[-2:][0]) if bases else ()
+    pieces = snapshot.plan(segment_id, bases[-2:][0], missing=[]) if bases else ()
     if not pieces:
         return None
     last = pieces[-1]

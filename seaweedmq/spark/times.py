@@ -74,7 +74,9 @@ def _search(root: Path, snapshot: TopicSnapshot, times: Mapping[int, int], ends:
         try:
             found = {}
             for number, us in times.items():
-                record = await find_offset_by_time(store, snapshot.topic, number, us, ends[number])
+                segment = snapshot.segment(number)
+                low = max(segment.start_offset, snapshot.topic.low_watermark(segment.slots))
+                record = await find_offset_by_time(store, snapshot.topic, number, us, ends[number], start_offset=low)
                 found[number] = ends[number] if record is None else record.offset
             return found
         finally:

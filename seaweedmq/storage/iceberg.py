@@ -6,6 +6,7 @@ Iceberg keeps absolute paths, so the storage has to be mounted at the same place
 """
 
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +19,10 @@ from seaweedmq.codec.delta import Add
 from seaweedmq.codec.iceberg_schema import iceberg_columns
 from seaweedmq.codec.moment import us_of_text
 from seaweedmq.codec.paths import delta_log_dir, table_dir
+from seaweedmq.core.files.holes import loss_text
 from seaweedmq.errors import AlreadyExists, InvalidArgument, Unavailable, Unsupported
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.storage.snapshot import read_snapshot
+from seaweedmq.storage.snapshot import TopicSnapshot, read_snapshot
 from seaweedmq.storage.tables.delta import reconcile
 from seaweedmq.storage.tables.delta_log import LogFolder
 from seaweedmq.storage.tables.delta_state import LogState, read_state
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
+
+log = logging.getLogger(__name__)
 
 UID_KEY = "seaweedmq.topic_uid"
 _NAME_MAPPING = "schema.name-mapping.default"
@@ -55,13 +59,16 @@ class Exported:
     """Columns that Iceberg can not have -> why."""
 
 
-def export_iceberg(root: Path, name: TopicName, catalog: str, **properties: str) -> Exported:
+def export_iceberg(
+    root: Path, name: TopicName, catalog: str, *, skip_missing: bool = False, **properties: str
+) -> Exported:
     """Register the topic's tables with a catalog as table ``namespace.topic``, or bring that in line: what is new is
     added and what was replaced dropped in one snapshot, none if nothing changed. No file is copied.
 
     Args:
         catalog: the name of a catalog in ``.pyiceberg.yaml``, or a URI: ``sqlite:///file.db`` and others of SQL,
             ``http://...`` and ``https://...`` of REST.
+        skip_missing: whether to export what is left of a topic with lost records, with a warning for each gap.
         properties: of the catalog, in the words of pyiceberg. ``warehouse`` is where the metadata goes; for SQL it is
             ``iceberg`` below the storage root unless given.
 
@@ -70,10 +77,13 @@ def export_iceberg(root: Path, name: TopicName, catalog: str, **properties: str)
         InvalidArgument: no such catalog, or it does not answer.
         AlreadyExists: it has a table of that name that is of something else.
         Unavailable: another export was faster; do it again.
+        DataLoss: If records are in no file, and neither retention nor a low watermark removed them.
         NotFound, Corrupt, StorageFailed: as ``reconcile``.
     """
     root = root.absolute()
-    topic = read_snapshot(root, name).topic
+    listed = read_snapshot(root, name)
+    topic = listed.topic
+    _check_missing(listed, skip_missing)
     opened = _open_catalog(root, catalog, properties)
     reconcile(root, topic)
     state = _log_state(root, topic)
@@ -104,6 +114,15 @@ def export_iceberg(root: Path, name: TopicName, catalog: str, **properties: str)
         files=len(state.active),
         left_out=left_out,
     )
+
+
+def _check_missing(snapshot: TopicSnapshot, skip_missing: bool) -> None:
+    """Raise DataLoss for the first gap that the names of files show, or log each one."""
+    for segment in snapshot.segments:
+        gaps: list[range] = []
+        snapshot.plan(segment.id, missing=gaps if skip_missing else None)
+        for gap in gaps:
+            log.warning("%s; skipped", loss_text(snapshot.topic, segment.id, gap.start, gap.stop))
 
 
 def _open_catalog(root: Path, catalog: str, properties: Mapping[str, str]) -> "Catalog":

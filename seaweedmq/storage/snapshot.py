@@ -4,8 +4,8 @@ The order of reading makes it consistent while brokers go on writing: the lineag
 that a listing no longer shows had become a table before, and the table is listed after.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from seaweedmq.codec.documents import lineage_from_document, topic_from_document
@@ -17,6 +17,7 @@ from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.store.directory import scan_logs, scan_tables
 from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.store.removed import scan_removed
 
 _NAMES_SHOWN_MAX = 20
 
@@ -30,6 +31,8 @@ class TopicSnapshot:
     """Open and sealed, by id."""
     files: tuple[SegmentFile, ...]
     """Of all segments. Their sizes fix how much of a growing log file belongs to the snapshot."""
+    removed: Mapping[int, int] = field(default_factory=dict)
+    """Segment -> offset below which retention recorded that it removed the records."""
 
     def segment(self, segment_id: int) -> Segment:
         """Raises InvalidArgument if the topic has no such segment."""
@@ -44,11 +47,12 @@ class TopicSnapshot:
             )
         raise InvalidArgument(f"topic {self.topic.name} has no segment {segment_id}: it has {known}")
 
-    def plan(self, segment_id: int, start: int = 0, end: int | None = None) -> tuple[SnapshotPiece, ...]:
-        """Where offsets ``[start, end)`` of a segment are, as ``core.files.snapshot.plan_snapshot`` says, but for those
-        that were deleted by hand."""
-        segment = self.segment(segment_id)
-        return plan_snapshot(segment, self.files, max(start, self.topic.low_watermark(segment.slots)), end)
+    def plan(
+        self, segment_id: int, start: int = 0, end: int | None = None, *, missing: list[range] | None = None
+    ) -> tuple[SnapshotPiece, ...]:
+        """Return the pieces that hold offsets ``[start, end)`` of a segment, as ``core.files.snapshot`` plans them."""
+        segment, removed_below = self.segment(segment_id), self.removed.get(segment_id, 0)
+        return plan_snapshot(self.topic, segment, self.files, start, end, removed_below=removed_below, missing=missing)
 
 
 def read_snapshot(root: Path, name: TopicName, segments: Iterable[int] | None = None) -> TopicSnapshot:
@@ -70,7 +74,9 @@ def read_snapshot(root: Path, name: TopicName, segments: Iterable[int] | None = 
         if found != name:
             raise Corrupt(f"{root / topic_dir(name)} holds documents of topic {found}: it was renamed or copied")
     listed = [s.id for s in known] if segments is None else segments
-    return TopicSnapshot(topic=topic, segments=known, files=list_files(root, name, listed))
+    files = list_files(root, name, listed)
+    # Listed last: retention records what it removes before it deletes files.
+    return TopicSnapshot(topic=topic, segments=known, files=files, removed=list_removed(root, topic))
 
 
 def read_topic(root: Path, name: TopicName) -> Topic:
@@ -90,6 +96,18 @@ def list_files(root: Path, name: TopicName, segments: Iterable[int]) -> tuple[Se
         return (*logs, *scan_tables(root, name, wanted))
     except OSError as e:
         raise storage_failed("list files of", str(root / topic_dir(name)), e) from e
+
+
+def list_removed(root: Path, topic: Topic) -> Mapping[int, int]:
+    """Return segment -> offset below which retention recorded that it removed the records.
+
+    Raises:
+        StorageFailed: If the directory refuses.
+    """
+    try:
+        return scan_removed(root, topic.name, topic.uid)
+    except OSError as e:
+        raise storage_failed("list files of", str(root / topic_dir(topic.name)), e) from e
 
 
 def list_topics(root: Path) -> list[TopicName]:

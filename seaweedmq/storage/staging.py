@@ -22,14 +22,13 @@ from seaweedmq.codec.documents import topic_from_document
 from seaweedmq.codec.frame import HEADER_BYTES, FrameHeader, decode_header
 from seaweedmq.codec.paths import (
     TOPIC_DOCUMENT,
+    TOPICS,
     batch_dir,
     document_path,
     sink_dir,
     sink_mark,
     sink_marks_dir,
     sink_of_mark,
-    staged_dir,
-    topic_dir,
 )
 from seaweedmq.codec.staged import (
     done_from_bytes,
@@ -39,18 +38,16 @@ from seaweedmq.codec.staged import (
     progress_from_bytes,
     progress_to_bytes,
 )
-from seaweedmq.errors import Corrupt, NotFound
+from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.frames import Frames
 from seaweedmq.model.staged import Done, Manifest, Progress, StagedFile
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.store.faults import storage_failed
 from seaweedmq.storage.store.file_io import (
     NO_LINKS,
-    TEMPORARY_PREFIX,
     clock_s,
     publish,
     read_at,
-    remove_stale_temporaries,
     sync_directories,
     sync_file,
     unique_suffix,
@@ -61,15 +58,11 @@ from seaweedmq.storage.store.file_io import (
 MANIFEST = "manifest.json"
 PROGRESS = "progress.json"
 DONE = "done.json"
-SWEPT_AGE_S = 86_400.0
-"""What was staged longer ago, and has no manifest, is nobody's any more."""
-DONE_AGE_S = 30 * 86_400.0
-"""A sink that has finished nothing for so long is forgotten."""
+CLOCK_SLACK_NS = 1_000_000_000
+"""Clocks that date files are read to a tick of the kernel, and as a float."""
 ONCE = "w-"
 """What the ids of sinks begin with that write once: nobody comes back to finish what they began."""
 REMOVALS_MAX = 10
-SWEPT_MAX = 100
-"""Folders that one sweep removes."""
 OPEN_FILES_MAX = 64
 """Of the staged files of a batch: its segments read them side by side."""
 
@@ -153,7 +146,7 @@ class StagedBatch:
                 for folder in (self.folder.parent.parent, self.folder.parent, self.folder):
                     folder.mkdir(exist_ok=True)  # never the topic's: it would come to life again
             except FileNotFoundError:
-                raise _deleted(self._topic) from None
+                raise _missing(self._root, self._topic) from None
             file = StagingFile(self.folder, label)
             done = False
             try:
@@ -198,15 +191,12 @@ class StagedBatch:
             aside.write_bytes(progress_to_bytes(progress))
             publish(self._root, (aside, self.folder / PROGRESS))
 
-    def begun_ago_s(self) -> float:
-        """How long ago the manifest was put down, by the clock of the storage."""
-        with self._failing("look at"):
-            return clock_s(self.folder) - (self.folder / MANIFEST).stat().st_mtime
-
     def begun_us(self) -> int:
-        """When the manifest was put down, by the clock of the storage; microseconds."""
+        """Return the earliest time at which the manifest was written, by the clock of the storage; microseconds. 0 if
+        that clock was set back since: nothing is known then."""
         with self._failing("look at"):
-            return (self.folder / MANIFEST).stat().st_mtime_ns // 1_000
+            begun_ns = (self.folder / MANIFEST).stat().st_mtime_ns
+            return begun_ns // 1_000 if begun_ns <= clock_s(self.folder) * 1e9 + CLOCK_SLACK_NS else 0
 
     def discard(self, names: Iterable[str]) -> None:
         """Remove files of tasks whose work is not needed, and the folder if nothing is left."""
@@ -219,7 +209,7 @@ class StagedBatch:
     def remove(self) -> None:
         """The whole folder."""
         with self._failing("clear"):
-            _remove_tree(self.folder)
+            remove_tree(self.folder)
 
     def _read(self, name: str) -> bytes | None:
         with self._failing("read"):
@@ -259,7 +249,7 @@ class StagedSink:
                 for each in (folder.parent, folder):
                     each.mkdir(exist_ok=True)
             except FileNotFoundError:
-                raise _deleted(self._topic) from None
+                raise _missing(self._root, self._topic) from None
             if any(sink_of_mark(other.name) == self._sink for other in folder.iterdir()):
                 raise NotFound(
                     f"topic {self._topic} was deleted and created again since this query began to write to it: begin "
@@ -287,12 +277,12 @@ class StagedSink:
                     publish(self._root, (aside, self._folder / DONE))
             for folder in self._folder.iterdir():
                 if folder.name.isdecimal() and int(folder.name) <= done.batch:
-                    _remove_tree(folder)
+                    remove_tree(folder)
 
     def remove(self) -> None:
         """The whole folder: the sink comes never again."""
         with failing("clear", self._folder):
-            _remove_tree(self._folder)
+            remove_tree(self._folder)
 
 
 class _Index(NamedTuple):
@@ -392,34 +382,7 @@ def failing(action: str, path: Path) -> Iterator[None]:
         raise storage_failed(action, str(path), error) from error
 
 
-def sweep(root: Path, topic: TopicName) -> int:
-    """Remove what dead sinks left: batches that have no manifest, or that nobody will come back for, and marks of long
-    ago, up to ``SWEPT_MAX``; and what was written aside when somebody was killed. Return how many folders went."""
-    swept = 0
-    top = root / staged_dir(topic)
-    with failing("sweep", top), contextlib.suppress(FileNotFoundError):
-        now_s = clock_s(root / topic_dir(topic))
-        remove_stale_temporaries(root / topic_dir(topic), now_s)
-        for sink in sorted(p for p in top.iterdir() if p.is_dir()):
-            for folder in sorted(p for p in sink.iterdir() if p.is_dir()):
-                with contextlib.suppress(FileNotFoundError):
-                    is_old = now_s - _touched_s(folder) > SWEPT_AGE_S
-                    is_wanted = (folder / MANIFEST).exists() and not sink.name.startswith(ONCE)
-                    if is_old and swept < SWEPT_MAX and not is_wanted:
-                        _remove_tree(folder)
-                        swept += 1
-            with contextlib.suppress(FileNotFoundError):
-                age_s = now_s - _touched_s(sink)
-                remove_stale_temporaries(sink, now_s)  # a change of the folder, whose age is known by then
-                left = [path.name for path in sink.iterdir() if not path.name.startswith(TEMPORARY_PREFIX)]
-                if age_s > (DONE_AGE_S if left else SWEPT_AGE_S) and left in ([], [DONE]):
-                    _remove_tree(sink)
-                    swept += 1
-        _sweep_marks(root, topic, now_s)
-    return swept
-
-
-def _remove_tree(folder: Path) -> None:
+def remove_tree(folder: Path) -> None:
     """Also while others remove it, or put the last of what they had to put there."""
     for _ in range(REMOVALS_MAX):
         with contextlib.suppress(FileNotFoundError):
@@ -429,26 +392,13 @@ def _remove_tree(folder: Path) -> None:
     shutil.rmtree(folder)
 
 
-def _sweep_marks(root: Path, topic: TopicName, now_s: float) -> None:
-    """A mark is as young as its sink is alive, to a day: it goes ``DONE_AGE_S`` after what that has in the topic."""
-    with contextlib.suppress(FileNotFoundError):
-        for mark in (root / sink_marks_dir(topic)).iterdir():
-            with contextlib.suppress(FileNotFoundError):
-                age_s = now_s - mark.stat().st_mtime
-                if (root / sink_dir(topic, sink_of_mark(mark.name))).exists():
-                    if age_s > SWEPT_AGE_S:
-                        os.utime(mark)
-                elif age_s > DONE_AGE_S:
-                    mark.unlink()
-
-
-def _deleted(topic: TopicName) -> NotFound:
-    return NotFound(f"topic {topic} is not in the storage any more: it was deleted")
-
-
-def _touched_s(folder: Path) -> float:
-    """When something was last put there."""
-    return max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+def _missing(root: Path, topic: TopicName) -> SeaweedMQError:
+    """The error of a topic without a folder: a storage without any topics is a mount that fell away."""
+    if not (root / TOPICS).is_dir():
+        return StorageFailed(
+            f"storage {root} holds no topics, so it is not mounted or is another folder: mount it, then retry"
+        )
+    return NotFound(f"topic {topic} is no longer in the storage: it was deleted")
 
 
 def _write_new(path: Path, data: bytes) -> None:

@@ -233,6 +233,18 @@ def test_the_cluster_shows_how_many_segments_lack_replicas() -> None:
     assert "1 broker, 1 topic, 3 open segments, 2 of them under-replicated\n" in rendered(cluster_view(lacking, NOW_US))
 
 
+def test_the_cluster_shows_how_many_segments_cannot_be_recovered() -> None:
+    broken = replace(status(broker(1, None)), unrecoverable_segments=2)
+    head = "1 broker, 1 topic, 3 open segments, 2 cannot be recovered: see topic describe\n"
+    assert head in rendered(cluster_view(broken, NOW_US))
+
+
+def test_a_topic_shows_the_files_that_its_segments_lack() -> None:
+    first, *others = FOUND.segments
+    found = replace(FOUND, segments=(replace(first, problem="x.log is damaged"), *others))
+    assert "status  x.log is damaged" in rendered(topic_view(found, (), (), NOW_US, 60))
+
+
 @pytest.mark.parametrize("width", [20, 60, 200])
 def test_a_narrow_terminal_gets_what_fits(width: int) -> None:
     lines = rendered(topic_view(FOUND, STATS, (), NOW_US, width), width).splitlines()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -28,6 +29,24 @@ def test_a_signal_stops_all_of_it_and_a_restart_serves_what_was_stored(tmp_path:
         assert sorted(cluster.ok("subscribe", "test/kept", "--format", "raw").split()) == ["a", "b", "c"]
         cluster.ok("publish", "test/kept", stdin=b"d\n")
         assert sorted(cluster.ok("subscribe", "test/kept", "--format", "raw").split()) == ["a", "b", "c", "d"]
+
+
+def test_an_etcd_that_lost_its_data_is_recovered_from_the_storage(tmp_path: Path) -> None:
+    data, config = tmp_path / "data", tmp_path / "broker.toml"
+    config.write_text("lease_ttl_s = 2.0\n")  # a recovery waits so long
+    with running_cluster(data, config=config) as cluster:
+        cluster.ok("topic", "create", "test/kept", "--segments", "2")
+        cluster.ok("publish", "test/kept", stdin=b"a\nb\nc\n")
+        assert cluster.stop() == 0
+    shutil.rmtree(data / "etcd")
+    with running_cluster(data, config=config) as cluster:
+        cluster.ok("publish", "test/kept", stdin=b"d\n")
+        assert sorted(cluster.ok("subscribe", "test/kept", "--format", "raw").split()) == ["a", "b", "c", "d"]
+        assert cluster.stop() == 0
+    log = (tmp_path / "up.log").read_text()
+    assert "recovering etcd from the storage" in log
+    assert "topic test/kept: 2 segments" in log
+    assert "etcd recovered: cluster" in log
 
 
 def test_nothing_survives_the_death_of_up(tmp_path: Path) -> None:

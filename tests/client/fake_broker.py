@@ -205,6 +205,14 @@ class FakeCluster:
         for segment in segments:
             del self.segments[TopicName.parse(topic)][segment]
 
+    def forget_seal(self, topic: str, segment: int) -> None:
+        """Have a segment open again and its successors gone, as in an etcd that was recovered without its seal."""
+        kept = self.segments[TopicName.parse(topic)]
+        sealed = kept[segment].meta
+        for successor in sealed.successors:
+            del kept[successor]
+        kept[segment].meta = replace(sealed, state=SegmentState.OPEN, end_offset=None, successors=())
+
     def replace(self, topic: str, old: list[int], cuts: tuple[int, ...]) -> list[int]:
         name = TopicName.parse(topic)
         kept = self.segments[name]
@@ -485,25 +493,25 @@ class FakeBroker:
         acks: deque[FrameAck] = deque()
         stream = cluster.open_stream()
         reading = asyncio.create_task(self._read(stored, opening, requests, acks, intake))
+        reading.add_done_callback(lambda _: stream.wake())
         try:
-            while True:
-                ack = await self._next_ack(stored, acks, reading, stream)
-                if ack is None:
-                    yield self._sealed(stored, opening)
-                    return
+            while ack := await self._next_ack(stored, acks, reading, stream):
                 if cluster.lose_acks:
                     cluster.lose_acks -= 1
                     raise Unavailable("the connection broke before the acknowledgement")
                 yield PublishAck((ack,))
+            if not stored.meta.is_open:
+                yield self._sealed(stored, opening)
         finally:
             cluster.streams.pop(stream, None)
             reading.cancel()
             await asyncio.wait({reading})
+            stored.producers.close(opening.producer_id, 0.0)
 
     async def _next_ack(
         self, stored: StoredSegment, acks: deque[FrameAck], reading: "asyncio.Task[None]", stream: Stream
     ) -> FrameAck | None:
-        """None: the segment was sealed."""
+        """Return None once the segment is sealed, or the client has ended the stream and everything is acknowledged."""
         while True:
             if stream.is_broken:
                 raise Unavailable(f"connection to {self.address} was reset")
@@ -516,6 +524,7 @@ class FakeBroker:
                 return acks.popleft()
             if reading.done():
                 reading.result()
+                return None
             await stream.news()
 
     async def _read(

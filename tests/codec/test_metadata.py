@@ -79,6 +79,7 @@ def segments(draw: st.DrawFn) -> Segment:
         ),
         opened_us=draw(UINTS),
         sealed_us=draw(UINTS),
+        problem=draw(st.just("") | TEXTS),
         sequences_complete=draw(st.booleans()),
     )
 

@@ -116,6 +116,11 @@ LONGEST = {
     "writer": "w" * NAME_LENGTH_MAX,
     "sink": "s" * NAME_LENGTH_MAX,
     "batch": 2**63 - 1,
+    "generation": 2**31 - 1,
+    "revision": 2**63 - 1,
+    "number": 10**9,
+    "kind": "producer-ids",
+    "journal": paths.journal_name(2**31 - 1, 2**63 - 1, 10**9),
     "table": table_path(ORDERS, 10**10 - 1, 2**64 - 2, 2**64 - 1),
 }
 """Arguments of the functions that compose paths."""
@@ -124,7 +129,7 @@ FILE_NAME_BYTES_MAX = 255
 COMPOSING = [
     function
     for name, function in inspect.getmembers(paths, inspect.isfunction)
-    if function.__module__ == paths.__name__ and name not in ("parse_segment_file", "sink_of_mark")
+    if function.__module__ == paths.__name__ and not name.startswith("parse_") and name != "sink_of_mark"
 ]
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from seaweedmq.codec.documents import topic_document
-from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, table_path
+from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, journal_name, table_path
 from seaweedmq.errors import AlreadyExists, Closed, NotFound, StorageFailed
 from seaweedmq.model.cluster import STORAGE_FORMAT, StorageMarker
 from seaweedmq.model.files import FileKind
@@ -433,6 +433,16 @@ async def test_without_its_marker_a_bound_storage_does_nothing(store: SegmentSto
         lambda: store.fence(NAME, topic.uid, 0),
         lambda: store.is_fenced(NAME, topic.uid, 0),
         lambda: store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(topic)}),
+        lambda: store.put_log(NAME, 1, 0, "w", b"preamble"),
+        lambda: store.record_removed(NAME, topic.uid, {0: 1}),
+        lambda: store.removed(NAME, topic.uid),
+        store.list_topics,
+        lambda: store.list_documents(NAME),
+        lambda: store.read_document(NAME, TOPIC_DOCUMENT),
+        lambda: store.create_journal(journal_name(0, 1, 1)),
+        store.list_journals,
+        lambda: store.read_journal(journal_name(0, 1, 1)),
+        lambda: store.delete_journals([journal_name(0, 1, 1)]),
         lambda: store.sweep(NAME, topic.uid, kept_s=0),
         lambda: store.delete_topic(NAME, topic.uid),
         lambda: log.append([b"to a file that no listing has"]),

@@ -1,5 +1,6 @@
 """An etcd of one's own: started, killed, restarted with its data, and clear about why it does not start."""
 
+import asyncio
 import random
 from pathlib import Path
 
@@ -8,8 +9,10 @@ import pytest
 from seaweedmq.coordination import local
 from seaweedmq.coordination.etcd import EtcdMetaStore
 from seaweedmq.coordination.local import LocalEtcd
-from seaweedmq.errors import NotFound, Unavailable
+from seaweedmq.errors import NotFound, OutOfRange, Unavailable
 from seaweedmq.ports import Put
+
+COMPACTED_WITHIN_S = 20.0
 
 
 @pytest.mark.integration
@@ -50,6 +53,40 @@ async def test_why_it_did_not_start_is_told(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="not a directory"):
         await etcd.start()
     assert etcd.pid is None
+
+
+@pytest.mark.integration
+async def test_history_is_compacted_without_an_operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An etcd that runs for months keeps ten minutes of history, and so little space; here it keeps a second."""
+    monkeypatch.setattr(local, "COMPACTION_RETENTION", "1s")
+    async with LocalEtcd(tmp_path / "etcd", fsync=False) as etcd:
+        store = EtcdMetaStore(etcd.endpoint, rng=random.Random(1))
+        await store.transact([], [Put("/k", b"first")])
+        async with asyncio.timeout(COMPACTED_WITHIN_S):
+            with pytest.raises(OutOfRange, match="compacted"):
+                await _read_history(store)
+        entry = await store.get("/k")
+        assert entry is not None, "the newest value stays"
+        await store.close()
+
+
+@pytest.mark.integration
+async def test_transactions_in_memory_are_bounded_by_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "SNAPSHOT_ENTRIES", 50)
+    async with LocalEtcd(tmp_path / "etcd", fsync=False) as etcd:
+        store = EtcdMetaStore(etcd.endpoint, rng=random.Random(1))
+        for _ in range(100):
+            await store.transact([], [Put("/k", b"again")])
+        assert list((tmp_path / "etcd" / "data" / "member" / "snap").glob("*.snap"))
+        await store.close()
+
+
+async def _read_history(store: EtcdMetaStore) -> None:
+    """Watch from the beginning, again and again."""
+    while True:
+        await store.transact([], [Put("/k", b"again")])
+        await anext(store.watch("/k", 1))
+        await asyncio.sleep(0.1)
 
 
 async def test_a_missing_server_is_told_with_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

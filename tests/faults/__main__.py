@@ -1,4 +1,4 @@
-"""Hurt a real cluster for some minutes: ``python -m tests.faults --minutes 10 --seed 1 [--fault kill_leader]``.
+"""Faults on a real cluster for some minutes: ``python -m tests.faults --minutes 10 --seed 1 [--only kill_leader ...]``.
 
 Every episode has publishers and subscribers on three topics, natives or with Kafka's clients or both, while one fault
 strikes, or two or three together. Exit status 1 if anything acknowledged was lost, duplicated, reordered, or any other
@@ -12,15 +12,18 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
+from seaweedmq.errors import SeaweedMQError
+from tests.faults.arena import Fault
 from tests.faults.episode import Outcome, play, possible, stage
-from tests.faults.faults import ALONE, FAULTS, NEEDS_MEMBERS
+from tests.faults.faults import ALONE, FAULTS, NEEDS_CLOCKS, NEEDS_LIMITED_STORAGE, NEEDS_MEMBERS, NEEDS_MOUNT
 from tests.faults.machines.network import Unsupported
 from tests.faults.users.kafka_workload import PLANS as KAFKA_PLANS
 from tests.faults.users.kafka_workload import RECORDS_PER_S as KAFKA_RECORDS_PER_S
 from tests.faults.users.workload import ALL_PLANS, RECORDS_PER_S
+from tests.support.history import Violation
 
 EPISODES_PER_CLUSTER = 8
 MEMBERS = 3
@@ -30,23 +33,35 @@ USERS = ("native", "kafka", "both")
 LIMITS = ("mount", "quota")
 """Ways to have a disk that can be filled."""
 LEASE_TTLS_S = (1.5, 2.0, 3.0)
+CLOCKS_SHARE = 0.3
+"""Share of clusters whose wall clocks can be stepped."""
+
+
+def _limit(rng: random.Random, wanted: Collection[Fault]) -> str | None:
+    """The kind of storage: one of ``LIMITS``, or a plain folder."""
+    if any(fault in NEEDS_MOUNT for fault in wanted):
+        return "mount"
+    if any(fault in NEEDS_LIMITED_STORAGE for fault in wanted):
+        return rng.choice(LIMITS)
+    return rng.choice((*LIMITS, "mount", None, None))
 
 
 def _choose(rng: random.Random, names: list[str]) -> list[str]:
     """One fault, or several that may strike together."""
     together = [name for name in names if FAULTS[name] not in ALONE]
-    if rng.random() < 0.5:
+    if rng.random() < 0.5 or len(together) < 2:
         return [rng.choice(names)]
     return rng.sample(together, min(len(together), rng.choice((2, 2, 3))))
 
 
 async def _hurt(args: argparse.Namespace) -> list[Outcome]:
     rng = random.Random(args.seed)
+    wanted = {FAULTS[name] for name in args.only}
     end_s = time.monotonic() + args.minutes * 60
     outcomes: list[Outcome] = []
     episode = 0
     while time.monotonic() < end_s:
-        limit = rng.choice((*LIMITS, None, None)) if args.fault != "full_disk" else rng.choice(LIMITS)
+        limit = _limit(rng, wanted)
         ttl_s = args.lease_ttl or rng.choice(LEASE_TTLS_S)
         directory = Path(tempfile.mkdtemp(prefix="seaweedmq-faults-"))
         broken = False
@@ -57,19 +72,18 @@ async def _hurt(args: argparse.Namespace) -> list[Outcome]:
                 lease_ttl_s=ttl_s,
                 own_storage_mib=OWN_STORAGE_MIB if limit == "mount" else 0,
                 quota=limit == "quota",
+                clocks=bool(wanted & {*NEEDS_CLOCKS}) or (not wanted and rng.random() < CLOCKS_SHARE),
                 loopback=rng.random() < 0.2,
             ) as cluster:
                 for _ in range(EPISODES_PER_CLUSTER):
                     episode += 1
                     users = args.users or rng.choice(USERS)
-                    members = MEMBERS if FAULTS.get(args.fault) in NEEDS_MEMBERS else rng.choice((0, MEMBERS))
+                    members = MEMBERS if wanted & {*NEEDS_MEMBERS} else rng.choice((0, MEMBERS))
                     natives, kafka = users != "kafka", users != "native"
                     crowd = {"members": members if natives else 0, "kafka_members": MEMBERS if kafka else 0}
-                    faults = (
-                        [args.fault]
-                        if args.fault
-                        else _choose(rng, possible(cluster, natives=natives, kafka=kafka, **crowd))
-                    )
+                    names = possible(cluster, natives=natives, kafka=kafka, **crowd)
+                    chosen = [n for n in names if not wanted or n in args.only]
+                    faults = _choose(rng, chosen)
                     outcome = await play(
                         cluster,
                         faults,
@@ -93,8 +107,13 @@ async def _hurt(args: argparse.Namespace) -> list[Outcome]:
                         break
         except Unsupported as why:
             print(f"skipped: {why}", flush=True)
-            if args.fault:
+            if wanted:
                 return outcomes
+        except SeaweedMQError as error:
+            broken = True
+            outcomes.append(Outcome(faults=("start",), seed=f"{args.seed}-{episode}"))
+            outcomes[-1].violations.append(Violation("stuck", f"the cluster does not start: {error}"))
+            print(f"{episode:4} ttl {ttl_s:g} {outcomes[-1].line()}\n     {error}", flush=True)
         if not broken and not args.keep:
             shutil.rmtree(directory, ignore_errors=True)
     return outcomes
@@ -110,7 +129,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--fault", choices=sorted(FAULTS), help="only this one")
+    parser.add_argument("--only", choices=sorted(FAULTS), nargs="+", default=[], metavar="FAULT", help="only these")
     parser.add_argument("--users", choices=USERS, help="only these; otherwise some in each episode")
     parser.add_argument("--lease-ttl", type=float, help="seconds; otherwise one of several")
     parser.add_argument("--records-per-s", type=float, default=RECORDS_PER_S, help="of each of three topics")

@@ -3,10 +3,9 @@
 import asyncio
 import contextlib
 import random
-import subprocess
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,16 +14,21 @@ from tests.faults.arena import Arena
 from tests.faults.faults import (
     ALONE,
     FAULTS,
+    NEEDS_CLOCKS,
     NEEDS_KAFKA,
     NEEDS_KAFKA_GROUP,
     NEEDS_LIMITED_STORAGE,
     NEEDS_MEMBERS,
+    NEEDS_MOUNT,
     NEEDS_NATIVES,
     NEEDS_PAIRS,
     restore,
 )
 from tests.faults.machines.cluster import Cluster
-from tests.faults.machines.network import Loopback, Network, Unsupported, best_network
+from tests.faults.machines.etcd_data import EtcdToolError
+from tests.faults.machines.mount import StorageMount
+from tests.faults.machines.network import Loopback, Network, best_network
+from tests.faults.machines.wall_clock import library
 from tests.faults.users.kafka_workload import RECORDS_PER_S as KAFKA_RECORDS_PER_S
 from tests.faults.users.kafka_workload import KafkaWorkload
 from tests.faults.users.workload import ALL_PLANS, RECORDS_PER_S, TopicPlan, Workload
@@ -102,9 +106,11 @@ async def play(
     kafka_plans: Sequence[TopicPlan] = (),
     kafka_records_per_s: float = KAFKA_RECORDS_PER_S,
     kafka_members: int = 0,
+    calm_s: float = CALM_S,
     say: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
-    """Let these faults strike, together if they are several, while users publish and read."""
+    """Let these faults strike, together if they are several, while users publish and read. Gaps are measured well only
+    if the cluster was calm for ``calm_s`` before."""
     began = time.monotonic()
     rng = random.Random(seed)
     outcome = Outcome(faults=tuple(faults), seed=seed)
@@ -134,58 +140,69 @@ async def play(
         rng,
         say,
     )
-    await asyncio.sleep(CALM_S)
-    async with workload, kafka:
-        await workload.until_flowing()
-        await kafka.until_flowing()
-        await asyncio.sleep(WARM_UP_S)
-        workload.forget_waits()
-        kafka.forget_waits()
-        await asyncio.gather(
-            *(_strike(arena, name, rng.uniform(0, STAGGER_S) if len(faults) > 1 else 0.0) for name in faults)
-        )
-        try:
-            await restore(cluster)
-            await workload.until_flowing()
-            await kafka.until_flowing()
-            outcome.violations = await workload.finish()
-            outcome.violations += await kafka.finish()
-            outcome.violations += [Violation("ghost", f"{key} has no lease") for key in await cluster.ghosts()]
-        except (SeaweedMQError, TimeoutError) as error:  # a broker ended by itself, or the cluster does not recover
-            outcome.violations.append(Violation("stuck", f"the cluster did not go on: {error!r}"))
-            outcome.violations += [Violation("error", e) for topic in workload.topics for e in topic.errors]
-            outcome.violations += [Violation("error", e) for topic in kafka.topics for e in topic.errors]
-        outcome.violations += [Violation("exit", sentence) for sentence in arena.exits]
-        tracebacks = await asyncio.to_thread(cluster.tracebacks)
-        outcome.violations += [Violation("traceback", line) for line in tracebacks]
-        if not outcome.violations:
-            await workload.forget()
-            await kafka.forget()
-        outcome.unfit, outcome.changes = arena.unfit, arena.changes
-        outcome.loop_lag_s = workload.loop_lag_s
-        for topic in workload.topics:
-            outcome.acked += topic.acked
-            outcome.read += len(topic.history.polled)
-            outcome.given += len(workload.group.delivered[topic.name])
-            outcome.gaps_s[topic.plan.label] = topic.waits.gap_s
-            outcome.slowest_s = max(outcome.slowest_s, topic.waits.slowest_s)
-        for users in kafka.topics:
-            outcome.kafka_acked += users.acked
-            outcome.read += len(users.history.polled)
-            outcome.given += len(kafka.group.delivered[users.name])
-            outcome.gaps_s[users.plan.label] = users.waits.gap_s
-            outcome.slowest_s = max(outcome.slowest_s, users.waits.slowest_s)
-        outcome.acked += outcome.kafka_acked
-        outcome.commits = len(kafka.group.waits_ns)
-        outcome.commit_wait_s, outcome.generations = kafka.commit_wait_s, kafka.generations
+    await asyncio.sleep(calm_s)
+    try:
+        async with workload, kafka:
+            await _suffer(arena, workload, kafka, outcome)
+    except (SeaweedMQError, TimeoutError) as error:
+        outcome.violations.append(Violation("stuck", f"the users cannot begin: {error!r}"))
     outcome.seconds = time.monotonic() - began
     return outcome
+
+
+async def _suffer(arena: Arena, workload: Workload, kafka: KafkaWorkload, outcome: Outcome) -> None:
+    """Let the faults of the outcome strike users that are there, and judge."""
+    cluster, faults = arena.cluster, outcome.faults
+    await workload.until_flowing()
+    await kafka.until_flowing()
+    await asyncio.sleep(WARM_UP_S)
+    workload.forget_waits()
+    kafka.forget_waits()
+    await asyncio.gather(
+        *(_strike(arena, name, arena.rng.uniform(0, STAGGER_S) if len(faults) > 1 else 0.0) for name in faults)
+    )
+    try:
+        await restore(cluster)
+        await workload.until_flowing()
+        await kafka.until_flowing()
+        outcome.violations = await workload.finish()
+        outcome.violations += await kafka.finish()
+        outcome.violations += [Violation("ghost", f"{key} has no lease") for key in await cluster.ghosts()]
+    except (SeaweedMQError, TimeoutError) as error:  # a broker ended by itself, or the cluster does not recover
+        outcome.violations.append(Violation("stuck", f"the cluster does not resume: {error!r}"))
+        outcome.violations += [Violation("error", e) for topic in workload.topics for e in topic.errors]
+        outcome.violations += [Violation("error", e) for topic in kafka.topics for e in topic.errors]
+    outcome.violations += [Violation("exit", sentence) for sentence in arena.exits]
+    tracebacks = await asyncio.to_thread(cluster.tracebacks)
+    outcome.violations += [Violation("traceback", line) for line in tracebacks]
+    if not outcome.violations:
+        await workload.forget()
+        await kafka.forget()
+    outcome.unfit, outcome.changes = arena.unfit, arena.changes
+    outcome.loop_lag_s = workload.loop_lag_s
+    for topic in workload.topics:
+        outcome.acked += topic.acked
+        outcome.read += len(topic.history.polled)
+        outcome.given += len(workload.group.delivered[topic.name])
+        outcome.gaps_s[topic.plan.label] = topic.waits.gap_s
+        outcome.slowest_s = max(outcome.slowest_s, topic.waits.slowest_s)
+    for users in kafka.topics:
+        outcome.kafka_acked += users.acked
+        outcome.read += len(users.history.polled)
+        outcome.given += len(kafka.group.delivered[users.name])
+        outcome.gaps_s[users.plan.label] = users.waits.gap_s
+        outcome.slowest_s = max(outcome.slowest_s, users.waits.slowest_s)
+    outcome.acked += outcome.kafka_acked
+    outcome.commits = len(kafka.group.waits_ns)
+    outcome.commit_wait_s, outcome.generations = kafka.commit_wait_s, kafka.generations
 
 
 async def _strike(arena: Arena, name: str, after_s: float) -> None:
     await asyncio.sleep(after_s)
     try:
         await FAULTS[name](arena)
+    except EtcdToolError as error:
+        arena.exits.append(f"{name}: {error}")
     except (SeaweedMQError, TimeoutError) as error:
         if FAULTS[name] in ALONE:
             arena.exits.append(f"{name} of a cluster that was well: {error!r}")
@@ -200,18 +217,20 @@ async def stage(
     lease_ttl_s: float = 2.0,
     own_storage_mib: int = 0,
     quota: bool = False,
+    clocks: bool = False,
     loopback: bool = False,
     settings: Mapping[str, float] | None = None,
 ) -> AsyncIterator[Cluster]:
     """A cluster on the best network there is.
 
     Args:
-        own_storage_mib: size of a file system of its own, which may be filled.
+        own_storage_mib: size of a file system of its own, which may be filled and taken away.
         quota: brokers whose writes fail when the tests say so, see ``quota_broker``.
+        clocks: brokers with wall clocks that can be stepped.
         settings: of ``BrokerConfig``.
 
     Raises:
-        Unsupported: this machine allows no file system of its own.
+        Unsupported: this machine allows no file system of its own, or has no libfaketime.
     """
     network: Network
     async with contextlib.AsyncExitStack() as stack:
@@ -221,34 +240,24 @@ async def stage(
         else:
             network, _ = await best_network(brokers)
         stack.push_async_callback(network.close)
-        storage = None
+        mount = None
         if own_storage_mib:
-            storage = stack.enter_context(small_storage(directory / "storage", own_storage_mib))
+            mount = StorageMount(directory, own_storage_mib)
+            await asyncio.to_thread(mount.create)
+            stack.callback(mount.close)
+        if clocks:
+            library()
         cluster = Cluster(
             directory,
             network,
             brokers=brokers,
             lease_ttl_s=lease_ttl_s,
-            storage=storage,
+            mount=mount,
             quota=quota,
+            clocks=clocks,
             settings=settings,
         )
         yield await stack.enter_async_context(cluster)
-
-
-@contextlib.contextmanager
-def small_storage(folder: Path, size_mib: int) -> Iterator[Path]:
-    """A tmpfs of this size. Raises Unsupported: not allowed."""
-    folder.mkdir(parents=True, exist_ok=True)
-    mounting = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size_mib}m", "tmpfs", str(folder)], capture_output=True, check=False
-    )
-    if mounting.returncode != 0:
-        raise Unsupported(f"a small storage needs root and tmpfs: {mounting.stderr.decode().strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], capture_output=True, check=False)
 
 
 def possible(
@@ -263,5 +272,7 @@ def possible(
         and (kafka or fault not in NEEDS_KAFKA)
         and (kafka_members or fault not in NEEDS_KAFKA_GROUP)
         and (natives or fault not in NEEDS_NATIVES)
-        and (cluster.own_storage or cluster.quota or fault not in NEEDS_LIMITED_STORAGE)
+        and (cluster.mount is not None or cluster.quota or fault not in NEEDS_LIMITED_STORAGE)
+        and (cluster.mount is not None or fault not in NEEDS_MOUNT)
+        and (cluster.clocks or fault not in NEEDS_CLOCKS)
     ]

@@ -1,7 +1,6 @@
 """Everything that goes wrong, by name. A fault strikes, lasts, and mends itself; ``restore`` mends whatever is left."""
 
 import asyncio
-import os
 import random
 import signal
 from collections.abc import Sequence
@@ -12,14 +11,16 @@ from seaweedmq.codec.logfile import decode_preamble
 from seaweedmq.errors import SeaweedMQError
 from tests.faults.arena import Arena, Fault
 from tests.faults.changes import merge, move, split
+from tests.faults.clocks import clock_step
+from tests.faults.etcd_data import etcd_lost, etcd_quota, etcd_snapshot_restore
 from tests.faults.machines.cluster import Cluster, Node
-from tests.faults.machines.quota_broker import FILLER
 from tests.faults.recreate import recreate
+from tests.faults.resources import few_descriptors
+from tests.faults.storage import filler, storage_full, storage_read_only, storage_unmounted
 
 BEYOND_LEASE_S = 1.5
 """How much longer than the lease something stays frozen or cut off."""
 HANG_UPS = 6
-FILL_BYTES = 1 << 20
 REJOINING_S = 0.05
 """A broker that wakes up without its lease is back as somebody new within this time, or a little more."""
 
@@ -95,9 +96,10 @@ async def torn_write(arena: Arena) -> None:
     node = await arena.victim("a primary", 0)
     nodes = [n for n in arena.cluster.nodes if n.pid is not None] if arena.rng.random() < 0.3 else [node]
     writers = {broker for broker, at in (await arena.cluster.members()).items() if at in nodes}
-    arena.say(f"SIGKILL in the middle of a write: {', '.join(map(str, nodes))}")
-    await asyncio.gather(*(arena.cluster.kill(n) for n in nodes))
-    torn = await asyncio.to_thread(_tear, arena.cluster.storage, writers, arena.rng)
+    async with arena.cluster.storage_turn:
+        arena.say(f"SIGKILL in the middle of a write: {', '.join(map(str, nodes))}")
+        await asyncio.gather(*(arena.cluster.kill(n) for n in nodes))
+        torn = await asyncio.to_thread(_tear, arena.cluster.storage, writers, arena.rng)
     arena.say(f"{torn} log files end in half a write")
     await asyncio.sleep(arena.rng.uniform(0, 1))
     for n in nodes:
@@ -294,48 +296,6 @@ async def freeze_etcd(arena: Arena) -> None:
         arena.say("SIGCONT of etcd")
 
 
-# --- storage ----------------------------------------------------------------------------------------------------------
-
-
-def filler(cluster: Cluster) -> Path:
-    """The file that takes all the room."""
-    return cluster.storage / FILLER
-
-
-async def full_disk(arena: Arena) -> None:
-    """The storage is full for a while. Needs a storage of its own, or it would fill somebody else's disk."""
-    arena.say(await fill_storage(arena.cluster))
-    await asyncio.sleep(arena.rng.uniform(1, 4))
-    await free_storage(arena.cluster)
-    arena.say("the storage has room again")
-
-
-async def fill_storage(cluster: Cluster) -> str:
-    """Have it take nothing more; in what way."""
-    if cluster.own_storage:
-        filled = await asyncio.to_thread(_fill, filler(cluster))
-        return f"the storage is full, {filled >> 20} MiB of it are not ours"
-    await asyncio.to_thread(filler(cluster).touch)
-    return "the storage takes no byte more"
-
-
-async def free_storage(cluster: Cluster) -> None:
-    """As before."""
-    await asyncio.to_thread(filler(cluster).unlink, missing_ok=True)
-
-
-def _fill(path: Path) -> int:
-    size, chunk = 0, FILL_BYTES
-    with path.open("wb", buffering=0) as file:
-        while chunk:
-            try:
-                os.posix_fallocate(file.fileno(), size, chunk)
-                size += chunk
-            except OSError:
-                chunk //= 2
-    return size
-
-
 # --- readers ----------------------------------------------------------------------------------------------------------
 
 
@@ -394,23 +354,29 @@ FAULTS: dict[str, Fault] = {
         *(cut_pair, cut_pair_one_way, cut_off, cut_etcd, cut_etcd_there, cut_etcd_back, cut_etcd_leader),
         cut_etcd_all,
         *(cut_kafka, hang_up_kafka),
-        *(kill_etcd, freeze_etcd, full_disk, rolling_restart, drain),
+        *(kill_etcd, freeze_etcd, etcd_snapshot_restore, etcd_lost, etcd_quota),
+        *(storage_full, storage_unmounted, storage_read_only, clock_step, few_descriptors),
+        *(rolling_restart, drain),
         *(split, merge, move, recreate, kill_member, freeze_member),
     )
 }
-ALONE = (rolling_restart, drain)
+ALONE = (rolling_restart, drain, etcd_snapshot_restore, etcd_lost)
 """They wait for a well cluster, so nothing else may go wrong meanwhile."""
 NEEDS_PAIRS = (cut_pair, cut_pair_one_way)
 NEEDS_MEMBERS = (kill_member, freeze_member)
 NEEDS_KAFKA = (cut_kafka, hang_up_kafka)
 NEEDS_KAFKA_GROUP = (kill_coordinator, freeze_coordinator)
 NEEDS_NATIVES = (split, merge)
-NEEDS_LIMITED_STORAGE = (full_disk,)
+NEEDS_LIMITED_STORAGE = (storage_full,)
+NEEDS_MOUNT = (storage_unmounted, storage_read_only)
+NEEDS_CLOCKS = (clock_step,)
 
 
 async def restore(cluster: Cluster) -> None:
-    """Mend everything: packets pass, processes run, the storage has room, the cluster is whole."""
+    """Mend everything: packets pass, processes run, the storage is there, the cluster is whole."""
     await cluster.network.heal()
+    if cluster.mount is not None and not cluster.mount.is_mounted:
+        await asyncio.to_thread(cluster.mount.mount)
     await asyncio.to_thread(filler(cluster).unlink, missing_ok=True)
     if cluster.etcd.pid is not None:
         cluster.etcd.thaw()

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,12 +19,13 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from confluent_kafka import TopicCollection
+from confluent_kafka import Consumer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.errors import Corrupt, SeaweedMQError
+from seaweedmq.codec.slots import slot_of
+from seaweedmq.errors import Corrupt, DataLoss, SeaweedMQError
 from tests.faults.machines.cluster import Cluster, Node
 from tests.faults.machines.network import Loopback
 from tests.support.commands import run
@@ -36,6 +38,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
 TTL_S = 2.0
 DELIVERY_S = 40.0
+CORRUPT_MESSAGE = 2
+"""Kafka's error code."""
 
 
 @contextlib.asynccontextmanager
@@ -331,6 +335,84 @@ async def test_a_damaged_file_is_named_and_never_served(cluster: Cluster, client
         await values(client, topic, got)
     assert got == [b"%d" % n + b"." * 100 for n in range(len(got))]
     assert len(got) < 1_000
+
+
+async def test_an_unrecoverable_segment_is_named_to_every_client_until_its_file_is_restored(
+    cluster: Cluster, client: aio.Client
+) -> None:
+    topic = "it/unrecoverable"
+    await client.admin.create_topic(topic, segments=2)
+    lower, upper = (next(k for k in (b"%d" % n for n in range(99)) if slot_of(k) // 32_768 == part) for part in (0, 1))
+    async with client.publisher(topic) as publisher:
+        for n in range(20):
+            await (await publisher.send(b"%d" % n, key=lower))
+        segment = next(s for s in await cluster.open_segments(topic) if s.id == 0)
+        victim = (await cluster.members())[segment.primary]
+        (log,) = (cluster.storage / "topics" / topic).glob("log/00000000/*.log")
+        await cluster.kill(victim)
+        sound = log.read_bytes()
+        log.write_bytes(sound[:300] + bytes([sound[300] ^ 1]) + sound[301:])
+        async with asyncio.timeout(20):
+            while not (await client.admin.describe_topic(topic)).segments[0].problem:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        with pytest.raises(Corrupt, match=log.name):
+            await (await publisher.send(b"lost", key=lower))
+        with pytest.raises(Corrupt, match=log.name):
+            await values(client, topic)
+        await (await publisher.send(b"other", key=upper))
+        shown = await asyncio.to_thread(run, "topic", "describe", topic, "--bootstrap", cluster.bootstrap)
+        assert log.name in shown.text
+        with pytest.raises(Corrupt, match=log.name):
+            await client.admin.seal_segment(topic, 0)
+        log.write_bytes(sound)
+        await client.admin.seal_segment(topic, 0)
+        await (await publisher.send(b"20", key=lower))
+    assert sorted(await values(client, topic)) == sorted([b"other", *(b"%d" % n for n in range(21))])
+    await client.admin.delete_topic(topic)
+
+
+async def test_lost_records_are_an_error_with_their_offsets_to_every_client_or_are_skipped(
+    cluster: Cluster, client: aio.Client
+) -> None:
+    topic = "kafka/lost"
+    await client.admin.create_topic(topic, partitions=1)
+    async with client.publisher(topic) as publisher:
+        for n in range(3):
+            await (await publisher.send(b"%d" % n))
+        await client.admin.seal_segment(topic, 0)
+        await (await publisher.send(b"3"))
+    table = await file_of(cluster, topic, "table/00000000-*.parquet")
+    shutil.rmtree(cluster.storage / "topics" / topic / "log" / "00000000")
+    table.unlink()
+    error = f"{topic}#0: records of offsets [0, 3) are missing: no file holds them"
+    with pytest.raises(DataLoss, match=re.escape(error)):
+        await values(client, topic)
+    command = ("subscribe", topic, "--format", "raw", "--bootstrap", cluster.bootstrap)
+    failed = await asyncio.to_thread(run, *command)
+    assert (failed.status != 0, failed.stdout) == (True, b"")
+    assert error in failed.stderr
+    skipping = await asyncio.to_thread(run, *command, "--on-missing", "skip")
+    assert (skipping.status, skipping.text.split()) == (0, ["3"])
+
+    def consumed() -> list[bytes | int]:
+        """The error and the record that a consumer gets which seeks behind the gap."""
+        consumer = Consumer({"bootstrap.servers": cluster.kafka, "group.id": "lost", "check.crcs": True})
+        try:
+            consumer.assign([TopicPartition("lost", 0, 0)])
+            first = consumer.poll(20)
+            assert first is not None
+            failure = first.error()
+            assert failure is not None
+            consumer.seek(TopicPartition("lost", 0, 3))
+            while (message := consumer.poll(20)) is not None and message.error() is not None:
+                pass
+            assert message is not None
+            return [failure.code(), message.value() or b""]
+        finally:
+            consumer.close()
+
+    assert await asyncio.to_thread(consumed) == [CORRUPT_MESSAGE, b"3"]
+    await client.admin.delete_topic(topic)
 
 
 async def test_foreign_files_are_left_alone(cluster: Cluster, client: aio.Client) -> None:

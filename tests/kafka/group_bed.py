@@ -50,7 +50,7 @@ class Gateway:
     def __init__(self, cluster: "Cluster", host: Host) -> None:
         self.host = host
         local = host.broker.local
-        self.nodes = Nodes(local.view, local.meta, local.env)
+        self.nodes = Nodes(local.view, local.meta, local.store, local.env)
         self.coordinators = Coordinators(local, snapshot_after_bytes=cluster.snapshot_after_bytes)
         local.kafka_groups.answer = GroupAdmin(local, self.coordinators)
         directory = Directory(local.view, self.nodes, NAMESPACE)

@@ -6,16 +6,20 @@ from typing import Any
 
 import pytest
 
+from seaweedmq.codec.documents import topic_document
+from seaweedmq.codec.paths import TOPIC_DOCUMENT
 from seaweedmq.core.kafka.topic_ids import topic_id_of
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import (
     API,
+    CreateTopicsRequest,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     MetadataRequest,
     MetadataResponse,
 )
 from seaweedmq.kafka.wire.versions import ADVERTISED
+from seaweedmq.model.calls import DeleteTopic
 from seaweedmq.model.topic import TopicName
 from tests.broker.bed import CONFIG, Bed, story
 from tests.kafka.office import Office, offices
@@ -151,6 +155,27 @@ async def test_nothing_is_created_where_it_is_not_wanted(bed: Bed) -> None:
     (office,) = await offices(bed, 1, replace(CONFIG, kafka_auto_create=False))
     assert codes(await ask(office, named("orders"), create=True)) == [("orders", Code.UNKNOWN_TOPIC_OR_PARTITION)]
     assert not office.host.inspect.view.topics
+
+
+@story
+async def test_a_topic_whose_folder_is_another_ones_is_not_created(bed: Bed, caplog: pytest.LogCaptureFixture) -> None:
+    """Clients give up at this code; the reason is in the log, once, and in the reply to CreateTopics."""
+    first, second = await offices(bed, 2)
+    topic = replace((await bed.topic(first.host, ORDERS, partitions=1)).topic, uid=7)
+    await first.host.api.call(DeleteTopic(ORDERS))
+    await bed.store.put_documents(ORDERS, {TOPIC_DOCUMENT: topic_document(topic)})
+    for asked in (first, second, second):
+        reply = await ask(asked, named("orders"), create=True)
+        assert codes(reply) == [("orders", Code.INVALID_TOPIC_EXCEPTION)]
+    said = [record.message for record in caplog.records if "topic not created for a Kafka client" in record.message]
+    assert len(said) == 2, "by each broker, once"
+    assert "topics/kafka/orders of storage memory holds files of another topic" in said[0]
+    wanted = CreateTopicsRequest.CreatableTopic(
+        name="orders", num_partitions=1, replication_factor=1, assignments=[], configs=[]
+    )
+    (made,) = (await second.ask(API.CREATE_TOPICS, topics=[wanted], timeout_ms=5_000, validate_only=False)).topics
+    assert made.error_code == Code.POLICY_VIOLATION
+    assert "seaweedmq cluster recover" in made.error_message
 
 
 @story

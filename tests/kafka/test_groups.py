@@ -629,3 +629,15 @@ async def test_deleting_groups(bed: Bed, version: int) -> None:
     await member.leave()
     assert await delete(GROUP) == [Code.NONE]
     assert await delete(GROUP) == [Code.GROUP_ID_NOT_FOUND]
+
+
+@story
+async def test_offsets_survive_a_clock_that_is_days_ahead_for_a_while(bed: Bed) -> None:
+    cluster, _ = await one(bed)
+    member = await Member(cluster, GROUP).joined()
+    await member.commit((0, 100))
+    await member.leave()
+    bed.hosts[0].ahead_s = 8 * 24 * 3_600.0
+    await asyncio.sleep(11 * 60)
+    bed.hosts[0].ahead_s = 0.0
+    assert await Member(cluster, GROUP).committed() == {0: 100}

@@ -8,12 +8,18 @@ import pytest
 from seaweedmq.codec.kafka_nodes import node_table_from_json, node_table_to_json
 from seaweedmq.codec.keys import BROKERS, KAFKA_NODES
 from seaweedmq.core.kafka.node_ids import with_nodes
-from seaweedmq.errors import Corrupt, ResourceExhausted, Unavailable
+from seaweedmq.errors import Corrupt, ResourceExhausted, StorageFailed, Unavailable
 from seaweedmq.kafka.nodes import Nodes
 from seaweedmq.model.kafka_nodes import NODE_ID_MAX, NODES_MAX, Node, NodeTable
 from seaweedmq.ports import Delete, Put
+from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import Bed, story
-from tests.kafka.office import office, offices
+from tests.kafka.office import Office, office, offices
+
+
+async def offices_more(bed: Bed, count: int) -> list[Office]:
+    """More brokers of a cluster that runs."""
+    return [await office(await bed.start()) for _ in range(count)]
 
 
 def table(ids: Mapping[str, int], next_id: int) -> NodeTable:
@@ -68,6 +74,15 @@ async def test_all_brokers_tell_the_same_numbers_and_cluster_id(bed: Bed) -> Non
 
 
 @story
+async def test_a_table_that_is_lost_begins_again_with_the_same_cluster_id(bed: Bed) -> None:
+    first, second = await offices(bed, 2)
+    await first.nodes.ready()
+    bed.etcd.server.transact([], [Delete(KAFKA_NODES)])
+    await second.nodes.ready()
+    assert second.nodes.cluster_id == first.nodes.cluster_id
+
+
+@story
 async def test_brokers_that_start_together_do_not_share_a_number(bed: Bed) -> None:
     both = await offices(bed, 2)
     await asyncio.gather(*(each.nodes.ready() for each in both))
@@ -97,7 +112,7 @@ async def test_a_broker_shows_itself_even_when_no_broker_is_registered(bed: Bed)
     """A client of librdkafka that is told of nobody has nobody left to ask, and stands still for minutes."""
     (one,) = await offices(bed, 1)
     local = one.host.broker.local
-    nodes = Nodes(local.view, local.meta, local.env, own_address="broker-0:9092")
+    nodes = Nodes(local.view, local.meta, local.store, local.env, own_address="broker-0:9092")
     (key,) = [entry.key for entry in (await one.host.meta.list(BROKERS)).entries]
     await one.host.meta.transact([], [Delete(key)])
     await bed.until(lambda: not local.view.brokers)
@@ -129,3 +144,59 @@ async def test_a_damaged_table_is_said_and_left_alone(bed: Bed) -> None:
     entry = await one.host.meta.get(KAFKA_NODES)
     assert entry is not None
     assert entry.value == b"not JSON"
+
+
+# --- numbers that the storage shows to be taken
+
+
+def test_a_number_that_is_claimed_is_given_to_its_address_alone() -> None:
+    claimed = {1: "a:1", 2: "b:1", 7: "c:1"}
+    assert with_nodes(table({}, 1), ["b:1", "d:1"], {"b:1", "d:1"}, claimed) == table({"b:1": 2, "d:1": 8}, 9)
+    restored = table({"x:1": 2}, 3)
+    assert with_nodes(restored, ["b:1"], {"b:1", "x:1"}, claimed) == table({"x:1": 2, "b:1": 8}, 9), "2 is in use"
+    with pytest.raises(ResourceExhausted, match="kafka/node-ids"):
+        with_nodes(table({}, 1), ["d:1"], {"d:1"}, {NODE_ID_MAX: "a:1"})
+
+
+@story
+async def test_brokers_get_their_numbers_back_when_etcd_has_lost_them(bed: Bed) -> None:
+    both = await offices(bed, 2)
+    for one in both:
+        await one.nodes.ready()
+    before = {node.host: node.id for node in both[0].nodes.live()}
+    await both[0].host.meta.transact([], [Delete(KAFKA_NODES)])
+    (third,) = await offices_more(bed, 1)
+    await third.nodes.ready()
+    after = {node.host: node.id for node in third.nodes.live()}
+    assert after == before | {third.host.address.partition(":")[0]: 3}
+
+
+@story
+async def test_a_new_broker_gets_no_number_that_was_given_after_the_backup(bed: Bed) -> None:
+    (one,) = await offices(bed, 1)
+    await one.nodes.ready()
+    backup = await one.host.meta.get(KAFKA_NODES)
+    assert backup is not None
+    (two,) = await offices_more(bed, 1)
+    await two.nodes.ready()
+    two.host.kill()
+    await bed.until(lambda: len(one.host.inspect.view.brokers) == 1)
+    await one.host.meta.transact([], [Put(KAFKA_NODES, backup.value)])
+    (three,) = await offices_more(bed, 1)
+    await three.nodes.ready()
+    assert sorted(node.id for node in three.nodes.live()) == [1, 3]
+
+
+@story
+async def test_without_the_storage_a_new_broker_has_no_number_and_others_keep_theirs(bed: Bed) -> None:
+    (one,) = await offices(bed, 1)
+    await one.nodes.ready()
+    (two,) = await offices_more(bed, 1)
+    bed.faults.failing[StorageOp.READ] = "stale handle"
+    await one.nodes.ready()
+    assert [node.id for node in one.nodes.live()] == [1]
+    with pytest.raises(StorageFailed):
+        await two.nodes.ready()
+    bed.faults.failing.clear()
+    await one.nodes.ready()
+    assert [node.id for node in one.nodes.live()] == [1, 2]

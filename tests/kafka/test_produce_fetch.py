@@ -732,3 +732,42 @@ async def test_files_are_read_once_by_who_catches_up_in_small_steps(bed: Bed, ki
         offset, fetches = found[-1][0] + 1, fetches + 1
     assert fetches > 10
     assert bed.faults.counts[StorageOp.OPEN] - opened <= 2
+
+
+@story
+async def test_a_consumer_gets_what_lies_before_lost_records_and_then_an_error_until_it_seeks_behind_them(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Never OFFSET_OUT_OF_RANGE, after which clients continue elsewhere in silence (``auto.offset.reset``)."""
+    [door] = await doors(bed, log_roll_bytes=4 * KIB, maintenance_interval_s=1e4)
+    await topic(bed, door)
+    for first in range(0, 80, 4):
+        await door.produce("orders", 0, batch(*[b"%06d" % i + b"." * 500 for i in range(first, first + 4)]))
+    await bed.until(lambda: door.host.inspect.segments[ORDERS, 0].log.flushed == 80)
+    door.host.broker.local.leads(ORDERS, 0).open_segment.evict(1 << 30)
+    logs = bed.files(FileKind.LOG, ORDERS)
+    (begin, end), second_end = (log.base_offset for log in logs[1:3]), logs[3].base_offset
+    del bed.store.files[logs[1].path]
+
+    before = await door.fetch("orders", 0, 0)
+    assert (before.error_code, [at for at, _, _ in records_of(before.records)]) == (Code.NONE, list(range(begin)))
+    for offset in (begin, begin + 1, begin):
+        found = await door.fetch("orders", 0, offset)
+        assert (found.error_code, found.records) == (Code.CORRUPT_MESSAGE, b"")
+    assert f"kafka/orders#0: records of offsets [{begin}, {end}) are missing" in caplog.text
+    behind = await door.fetch("orders", 0, end)
+    assert behind.error_code == Code.NONE
+    assert [at for at, _, _ in records_of(behind.records)] == list(range(end, 80))
+
+    del bed.store.files[logs[0].path]
+    assert (await door.list_offset("orders", 0, -2)).offset == 0
+    assert (await door.fetch("orders", 0, 0)).error_code == Code.CORRUPT_MESSAGE
+    await door.host.api.call(RaiseLowWatermark(ORDERS, {0: end}))
+    assert (await door.list_offset("orders", 0, -2)).offset == end, "deleted records are not lost"
+    assert (await door.fetch("orders", 0, 0)).error_code == Code.OFFSET_OUT_OF_RANGE
+
+    bed.store.files[logs[2].path].data[len(bed.store.files[logs[2].path].data) // 2] ^= 1
+    while (found := await door.fetch("orders", 0, end)).error_code == Code.NONE:
+        end = records_of(found.records)[-1][0] + 1
+    assert (end < second_end, found.error_code) == (True, Code.CORRUPT_MESSAGE)
+    assert f"{logs[2].path} is damaged at byte" in caplog.text

@@ -1,6 +1,9 @@
 """Coordinators of Kafka's groups on real brokers, in virtual time: where they are, what they keep, how they end."""
 
 import asyncio
+import errno
+import os
+import random
 from dataclasses import replace
 
 import pyarrow as pa
@@ -16,6 +19,7 @@ from seaweedmq.kafka.shard import Stage
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.calls import CreateTopic, DeleteTopic, DrainBroker
+from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.kafka_groups import ShardRecord
 from seaweedmq.model.publish import PublishFrames
@@ -189,6 +193,7 @@ async def loading(bed: Bed) -> tuple[Cluster, Member, asyncio.Event]:
     cluster.gateways.clear()
     host = await bed.start(KAFKA, address=bed.hosts[0].address)
     await bed.until(lambda: len(host.inspect.segments) >= 11)
+    bed.faults.paths = str(OFFSETS_TOPIC)
     gate = bed.faults.hold(StorageOp.READ)
     cluster.open(host)
     return cluster, member, gate
@@ -342,6 +347,59 @@ async def test_a_storage_that_fails_is_told_and_then_it_goes_on(bed: Bed) -> Non
     assert await committing == [Code.NONE]
     assert await member.heartbeat() == Code.NONE
     assert await member.committed() == {0: 6}
+
+
+@pytest.mark.parametrize("seed", range(2))
+@story
+async def test_committed_offsets_never_go_back_while_the_storage_fills_vanishes_and_coordinators_die(
+    bed: Bed, seed: int
+) -> None:
+    config = replace(KAFKA, log_roll_bytes=2_048, maintenance_interval_s=1.0, log_grace_s=1.0)
+    cluster = await Cluster.of(bed, 2, config, snapshot_after_bytes=20_000)
+    member, rng = await Member(cluster).joined(), random.Random(seed)
+    trouble = asyncio.create_task(_trouble(cluster, config, rng))
+    committed, attempt = 0, 0
+    while not trouble.done():
+        attempt += 1
+        (error,) = await member.commit((0, attempt))
+        if error in (Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION, Code.REBALANCE_IN_PROGRESS):
+            await member.joined()
+        else:
+            assert error == Code.NONE
+            committed = attempt
+        found = (await member.committed()).get(0, 0)
+        assert committed <= found <= attempt, f"attempt {attempt}"
+        await asyncio.sleep(rng.uniform(0.0, 0.2))
+    await trouble
+    assert committed > 20
+
+
+async def _trouble(cluster: Cluster, config: BrokerConfig, rng: random.Random) -> None:
+    """Fill the storage, let it vanish, and kill the coordinator, one after another and together."""
+    bed = cluster.bed
+    for _ in range(6):
+        kinds = rng.sample(("full", "gone", "kill"), rng.choice((1, 2, 2)))
+        mounted = dict(bed.store.files)
+        if "full" in kinds:
+            for op in (StorageOp.CREATE, StorageOp.APPEND, StorageOp.PUT):
+                bed.faults.failing[op] = os.strerror(errno.ENOSPC)
+        if "gone" in kinds:
+            bed.store.files.clear()
+        await asyncio.sleep(rng.uniform(0.0, 1.5))
+        leading = [gateway for gateway in cluster.living() if _leads(gateway, GROUP)]
+        if "kill" in kinds and leading:
+            leading[0].host.kill()
+        await asyncio.sleep(rng.uniform(0.5, 8.0))
+        bed.faults.failing.clear()
+        if "gone" in kinds:
+            beneath = list(bed.store.files)
+            bed.store.files.clear()
+            bed.store.files.update(mounted)
+            assert not beneath, "nothing is created beneath the mount"
+        if len(cluster.living()) < 2:
+            await asyncio.sleep(rng.uniform(0.0, 2.0))
+            cluster.open(await bed.start(config))
+        await asyncio.sleep(rng.uniform(1.0, 4.0))
 
 
 @story

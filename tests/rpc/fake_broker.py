@@ -128,6 +128,7 @@ STATUS = ClusterStatus(
     topics=1,
     open_segments=4,
     under_replicated_segments=3,
+    unrecoverable_segments=2,
     etcd="database space exceeded",
 )
 DECISIONS = (Decision(at_us=5, topic=NAME, segments=(0,), kind="hold", reason="a single hot key"),)

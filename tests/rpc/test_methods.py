@@ -116,6 +116,7 @@ SEGMENTS = st.builds(
     end_offset=st.none() | U64,
     opened_us=I64,
     sealed_us=I64,
+    problem=TEXTS,
 )
 DESCRIPTIONS = st.builds(
     lambda topic, segments, addresses, revision, more_above: TopicDescription(

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seaweedmq.broker.broker import Broker
+from seaweedmq.codec.documents import lineage_from_document
+from seaweedmq.codec.paths import LINEAGE_DOCUMENT
 from seaweedmq.errors import InvalidArgument, SeaweedMQError
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.store.memory import MemorySegmentStore
@@ -94,6 +96,9 @@ class World:
         self.network = Network(self.loop, self.rng("network"), closes_slowly=closes_slowly)
         self.etcd = SimEtcd(self.loop, self.rng("etcd"))
         self.etcd.lost_s_max = REQUEST_TIMEOUT_S
+        self.etcd.on_restored = self._on_etcd_restored
+        self._watched = 0
+        """Revision of etcd that is judged next."""
         self.clocks = Clocks(
             self.loop,
             self.rng("clocks"),
@@ -105,6 +110,7 @@ class World:
         plans = {TopicName.parse(t.name): t for t in scenario.topics}
         self.retained = Retained(plans, self.clocks.latest_us, self.clocks.judged_us)
         self.disk.on_delete = lambda file, content: self.retained.on_delete(self.disk.store, file, content)
+        self.disk.on_removed = functools.partial(self.retained.on_removed, self.disk.store)
         self.processes = [
             BrokerProcess(self, f"broker-{number}", scenario.broker) for number in range(scenario.brokers)
         ]
@@ -327,10 +333,10 @@ class World:
 
     async def _watch_metadata(self) -> None:
         server = self.etcd.server
-        revision = server.revision + 1
+        self._watched = server.revision + 1
         while True:
             pulse = server.pulse
-            for changes in server.changes_since(revision):
+            for changes in server.changes_since(self._watched):
                 self.note(
                     "etcd", f"revision {changes.revision}: {[p.key for p in changes.puts]} -{list(changes.deletes)}"
                 )
@@ -338,8 +344,16 @@ class World:
                 self.retained.learn(self.cluster.state.segments.values())
                 if self.lives is not None:
                     self.violations += self.lives.on_deleted(changes.deletes)
-                revision = changes.revision + 1
+                self._watched = changes.revision + 1
             await pulse.wait()
+
+    def _on_etcd_restored(self) -> None:
+        left = self.etcd.server.list("/")
+        self.note("etcd", f"is replaced by one of revision {left.revision} with {len(left.entries)} keys")
+        documents = [bytes(f.data) for path, f in self.disk.files.items() if path.endswith(f"/{LINEAGE_DOCUMENT}")]
+        known = [segment for document in documents for segment in lineage_from_document(document)[1]]
+        self.cluster.on_lost(left, (segment.key for segment in known if not segment.is_open))
+        self._watched = left.revision + 1
 
     # --- the verdict ------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import seaweedmq.spark
 from seaweedmq.codec.paths import kept_path
-from seaweedmq.errors import Corrupt, InvalidArgument, NotFound, OutOfRange
+from seaweedmq.errors import Corrupt, DataLoss, InvalidArgument, NotFound, OutOfRange
 from seaweedmq.model.files import FileKind
 from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
 
@@ -173,7 +173,7 @@ def test_a_log_that_is_gone_before_its_records_were_read_is_told(spark: SparkSes
     frame = read(spark, orders)
     orders.convert(only=20)
     remove_logs(orders)
-    with pytest.raises(Exception, match=r"OutOfRange: shop/orders#0: offsets from 0 on were removed by retention"):
+    with pytest.raises(Exception, match=r"DataLoss: shop/orders#0: records of offsets \[0, 20\) are missing"):
         frame.collect()
 
 
@@ -246,7 +246,28 @@ def test_no_setting_of_the_session_makes_a_damaged_or_missing_table_fewer_rows(
             spark.conf.unset(setting)
 
 
+@pytest.mark.parametrize("options", [{}, {"startingOffsets": 50}])
+def test_lost_records_are_an_error_with_their_offsets_unless_that_is_fine(
+    spark: SparkSession, orders: TopicFiles, options: dict[str, Any]
+) -> None:
+    lost = orders.table(90, 100)
+    orders.table(100, 120)
+    orders.log(130, 140)
+    orders.seal(0, 150)
+    (orders.root / lost.path).unlink()
+    first = options.get("startingOffsets", 0)
+    with pytest.raises(DataLoss, match=rf"shop/orders#0: records of offsets \[{first}, 100\) are missing"):
+        read(spark, orders, **options)
+    with pytest.raises(Exception, match=rf"DataLoss: shop/orders#0: records of offsets \[{first}, 100\) are missing"):
+        by_source(spark, orders, **options).collect()
+    left = [*range(100, 120), *range(130, 140)]
+    assert offsets(read(spark, orders, failOnDataLoss=False, **options)) == left
+    assert offsets(by_source(spark, orders, failOnDataLoss="false", **options)) == left
+
+
 def test_data_that_was_lost_is_told_unless_that_is_fine(spark: SparkSession, orders: TopicFiles) -> None:
+    orders.retention_s = 60.0
+    orders.write_documents()
     orders.table(100, 120)
     with pytest.raises(
         OutOfRange, match=r"shop/orders#0: offsets from 50 on were removed .* the lowest .* is 100: begin"

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import EqualTo, In
 import seaweedmq.spark
 from seaweedmq.codec.paths import kept_path
 from seaweedmq.core.files.snapshot import SnapshotPiece
-from seaweedmq.errors import Corrupt, NotFound, OutOfRange, Unsupported
+from seaweedmq.errors import Corrupt, DataLoss, NotFound, OutOfRange, Unsupported
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.ring import slot_of
 from seaweedmq.model.topic import TopicName
@@ -26,6 +26,7 @@ from seaweedmq.spark.requirements import check_java, check_pyspark
 from seaweedmq.spark.source import chosen_columns, find, window_of
 from seaweedmq.spark.window import Interval, ReadWindow
 from seaweedmq.storage.snapshot import read_snapshot
+from seaweedmq.storage.store.removed import record_removed
 from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
 
 
@@ -202,8 +203,11 @@ def test_stretches_that_were_planned_are_there_or_it_is_told(orders: TopicFiles)
     pieces = plan_pieces(snapshot, ReadWindow(ranges={0: ((25, 30), (38, 45))}))
     assert [(p.start_offset, p.end_offset) for p in pieces] == [(25, 30), (38, 40), (40, 45)]
     assert all(isinstance(p, SnapshotPiece) and p.complete for p in pieces)
-    with pytest.raises(OutOfRange, match="offsets from 10 on were removed by retention"):
+    with pytest.raises(DataLoss, match=r"offsets \[10, 20\) are missing"):
         plan_pieces(snapshot, ReadWindow(ranges={0: ((10, 30),)}))
+    expiring = replace(snapshot, topic=replace(snapshot.topic, retention_s=60.0))
+    with pytest.raises(OutOfRange, match="offsets from 10 on were removed by retention"):
+        plan_pieces(expiring, ReadWindow(ranges={0: ((10, 30),)}))
     with pytest.raises(OutOfRange, match=r"segments \[4\] of topic shop/orders are gone"):
         plan_pieces(snapshot, ReadWindow(ranges={4: ((10, 30),)}))
 
@@ -227,10 +231,42 @@ def test_records_are_shared_out_by_count(orders: TopicFiles) -> None:
 
 def test_a_sealed_segment_that_retention_emptied_is_asked_of_nobody(orders: TopicFiles) -> None:
     orders.seal(0, 40)
+    orders.retention_s = 60.0
+    orders.write_documents()
     snapshot = read_snapshot(orders.root, orders.name)
     assert plan_pieces(snapshot, ReadWindow(), Known(begins={}, ends={0: 40})) == []
     (piece_of_brokers,) = plan_pieces(snapshot, ReadWindow(), Known(begins={}, ends={0: 40}, is_all=True))
     assert piece_of_brokers == BrokerPiece(segment=0, start_offset=0, end_offset=40, from_earliest=True)
+
+
+@pytest.mark.parametrize("with_brokers", [False, True])
+def test_lost_records_are_an_error_unless_data_loss_is_allowed(
+    orders: TopicFiles, caplog: pytest.LogCaptureFixture, with_brokers: bool
+) -> None:
+    lost = [orders.table(0, 10), orders.table(20, 30)]
+    orders.table(10, 20)
+    orders.table(30, 40)
+    orders.seal(0, 50)
+    for table in lost:
+        (orders.root / table.path).unlink()
+    snapshot = read_snapshot(orders.root, orders.name)
+    known = Known(begins={}, ends={0: 50}) if with_brokers else None
+    with pytest.raises(DataLoss, match=r"shop/orders#0: records of offsets \[0, 10\) are missing: no file holds them"):
+        plan_pieces(snapshot, ReadWindow(), known)
+    pieces = plan_pieces(snapshot, ReadWindow(), known, fail_on_data_loss=False)
+    assert [(p.start_offset, p.end_offset) for p in pieces] == [(10, 20), (30, 40)]
+    for gap in ("[0, 10)", "[20, 30)", "[40, 50)"):
+        assert f"offsets {gap} are missing" in caplog.text
+    everything = Known(begins={}, ends={0: 50}, is_all=True)
+    assert len(plan_pieces(snapshot, ReadWindow(), everything)) == 1, "brokers report them"
+
+
+def test_records_that_retention_removed_are_not_lost_when_it_was_switched_off(orders: TopicFiles) -> None:
+    orders.table(10, 20)
+    orders.seal(0, 20)
+    record_removed(orders.root, orders.name, orders.uid, {0: 10})
+    (piece,) = plan_pieces(read_snapshot(orders.root, orders.name), ReadWindow())
+    assert (piece.start_offset, piece.end_offset) == (10, 20)
 
 
 def test_a_key_leaves_out_segments_that_can_not_have_it(orders: TopicFiles) -> None:

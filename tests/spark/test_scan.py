@@ -29,7 +29,7 @@ async def test_a_segment_ends_where_power_loss_tore_it_before_brokers_seal_it_th
     scan = Scan(root=tmp_path, topic=topic, timestamps=Interval(), columns=columns_of(topic))
 
     async def offsets(end: int | None = None) -> list[int]:
-        pieces = plan_snapshot(make_segment(end), await store.list_files(NAME, 0))
+        pieces = plan_snapshot(make_topic(), make_segment(end), await store.list_files(NAME, 0))
         return [row["offset"] for batch in scan.read(pieces) for row in batch.to_pylist()]
 
     assert await offsets() == list(range(8))
@@ -49,7 +49,7 @@ async def test_what_a_log_holds_beyond_the_begin_of_the_next_is_read_once_its_se
     await write_log(store, 10, [make_frame(10, 10)] * again, writer="b-1")
     topic = make_topic()
     scan = Scan(root=tmp_path, topic=topic, timestamps=Interval(), columns=columns_of(topic))
-    pieces = plan_snapshot(make_segment(30), await store.list_files(NAME, 0))
+    pieces = plan_snapshot(make_topic(), make_segment(30), await store.list_files(NAME, 0))
     read = [row["offset"] for batch in scan.read(pieces) for row in batch.to_pylist()]
     assert read == list(range(30))
     await store.close()
@@ -66,7 +66,7 @@ def test_a_table_with_other_columns_than_the_topic_is_refused_as_brokers_refuse_
     scan = Scan(
         root=orders.root, topic=orders.topic, timestamps=Interval(), columns=columns_of(orders.topic, ["offset"])
     )
-    pieces = plan_snapshot(make_segment(), orders.files())
+    pieces = plan_snapshot(make_topic(), make_segment(), orders.files())
     with pytest.raises(Corrupt, match=rf"{table.path} does not have the columns of topic shop/orders"):
         list(scan.read(pieces))
 
@@ -79,7 +79,7 @@ def test_a_log_that_became_a_table_since_the_listing_is_read_as_that(orders: Top
     scan = Scan(
         root=orders.root, topic=orders.topic, timestamps=Interval(), columns=columns_of(orders.topic, ["offset"])
     )
-    (batch,) = scan.read(plan_snapshot(make_segment(), listed))
+    (batch,) = scan.read(plan_snapshot(make_topic(), make_segment(), listed))
     assert batch.column(0).to_pylist() == list(range(10))
 
 
@@ -89,7 +89,7 @@ def test_where_files_end_the_brokers_go_on(orders: TopicFiles, monkeypatch: pyte
     asked = []
 
     def read_range(
-        bootstrap: str, topic: object, segment: int, start: int | None, end: int
+        bootstrap: str, topic: object, segment: int, start: int | None, end: int, on_missing: str
     ) -> Iterator[pa.RecordBatch]:
         """As subscribers see the records."""
         asked.append((bootstrap, segment, start, end))

@@ -242,9 +242,18 @@ def test_a_place_beyond_the_end_is_refused_whether_an_option_or_the_checkpoint_s
     assert "begin with a new checkpointLocation" in said
 
 
-def test_records_that_retention_took_before_they_were_read_are_an_error_unless_told_otherwise(
-    spark: SparkSession, orders: TopicFiles, checkpoint: Path
+@pytest.mark.parametrize(
+    ("retention_s", "error"),
+    [
+        (60.0, "OutOfRange: shop/orders#0: offsets 20 to 40 were removed before they were read"),
+        (None, "DataLoss: shop/orders#0: records of offsets [20, 40) are missing"),
+    ],
+)
+def test_records_that_went_before_they_were_read_are_an_error_unless_told_otherwise(
+    spark: SparkSession, orders: TopicFiles, checkpoint: Path, retention_s: float | None, error: str
 ) -> None:
+    orders.retention_s = retention_s
+    orders.write_documents()
     orders.table(0, 20)
     Copy(spark, orders, checkpoint).run()
     orders.table(20, 40)
@@ -253,7 +262,7 @@ def test_records_that_retention_took_before_they_were_read_are_an_error_unless_t
         if file.base_offset < 40:
             (orders.root / file.path).unlink()
     message = refused(Copy(spark, orders, checkpoint))
-    assert "OutOfRange: shop/orders#0: offsets 20 to 40 were removed before they were read" in message
+    assert error in message
     assert "failOnDataLoss" in message
     copy = Copy(spark, orders, checkpoint, failOnDataLoss="false")
     copy.run()

@@ -1,10 +1,12 @@
 """How far a stream may read while brokers answer, do not, or come back."""
 
 from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from seaweedmq.errors import Unavailable
+from seaweedmq.errors import Corrupt, Unavailable
 from seaweedmq.model.topic import TopicName
 from seaweedmq.spark import stream_ends
 from seaweedmq.spark.stream_ends import ANSWER_S, AWAY_S, BrokerEnds
@@ -47,6 +49,14 @@ def test_who_must_know_all_waits_for_brokers_and_for_segments_on_their_way(monke
     monkeypatch.setattr(stream_ends, "PAUSE_S", 0.0)
     ends = Asked(None, {0: 5}, {0: 5, 1: 7})
     assert ends.all_high_watermarks(lambda: [0, 1]) == {0: 5, 1: 7}
+
+
+def test_who_must_know_all_does_not_wait_for_damaged_files() -> None:
+    ends = Asked({0: 5})
+    admin = SimpleNamespace(describe_topic=lambda _: SimpleNamespace(segments=[SimpleNamespace(problem="x.log")]))
+    ends._client = cast(Any, SimpleNamespace(admin=admin))  # noqa: SLF001
+    with pytest.raises(Corrupt, match=r"x\.log"):
+        ends.all_high_watermarks(lambda: [0, 1])
 
 
 def test_who_must_know_all_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:

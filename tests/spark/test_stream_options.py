@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles, ReadMaxRows
 
 from seaweedmq.core.lineage.batches import Range
-from seaweedmq.errors import InvalidArgument, NotFound, OutOfRange, SeaweedMQError, Unsupported
+from seaweedmq.errors import DataLoss, InvalidArgument, NotFound, OutOfRange, SeaweedMQError, Unsupported
 from seaweedmq.spark import stream
 from seaweedmq.spark.columns import columns_of
 from seaweedmq.spark.lag import records_behind
@@ -19,6 +19,7 @@ from seaweedmq.spark.source import SeaweedMQSource, chosen_columns
 from seaweedmq.spark.stream import SeaweedMQStreamReader, StreamPartition
 from seaweedmq.spark.stream_options import LimitKind, parse_stream_options
 from seaweedmq.spark.stream_scan import StreamScan
+from seaweedmq.storage.store.removed import record_removed
 from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
 
 REQUIRED = {"storage": "/data", "topic": "shop/orders"}
@@ -241,6 +242,8 @@ def test_a_checkpoint_that_does_not_fit_is_named_with_the_remedy(orders: TopicFi
 
 def test_records_that_are_gone_are_an_error_or_left_out(orders: TopicFiles) -> None:
     orders.table(30, 60)
+    orders.retention_s = 60.0
+    orders.write_documents()
     start, end = ({"segments": {"0": n}, "uid": 7, "v": 1} for n in (20, 50))
     with pytest.raises(OutOfRange, match="#0: offsets 20 to 30 were removed before they were read: set option failOn"):
         offsets(reader_of(orders), start, end)
@@ -248,6 +251,31 @@ def test_records_that_are_gone_are_an_error_or_left_out(orders: TopicFiles) -> N
     for file in orders.files():
         (orders.root / file.path).unlink()
     assert offsets(reader_of(orders, failOnDataLoss="false"), start, end) == []
+
+
+def test_lost_records_are_an_error_or_left_out(orders: TopicFiles, caplog: pytest.LogCaptureFixture) -> None:
+    lost = orders.table(20, 30)
+    orders.table(10, 20)
+    orders.table(30, 40)
+    orders.log(40, 45)
+    orders.log(50, 60, writer="b-2")
+    (orders.root / lost.path).unlink()
+    start, end = ({"segments": {"0": n}, "uid": 7, "v": 1} for n in (0, 60))
+    reader = reader_of(orders)
+    with pytest.raises(DataLoss, match=r"shop/orders#0: records of offsets \[0, 10\) are missing: no file holds them"):
+        offsets(reader, start, end)
+    (partition,) = reader.partitions({**start, "segments": {"0": 10}}, end)
+    reading = reader.read(partition)
+    assert next(reading)["offset"].to_pylist() == list(range(10, 20)), "all that lies before the gap"
+    with pytest.raises(DataLoss, match=r"offsets \[20, 30\) are missing"):
+        next(reading)
+    left = [*range(10, 20), *range(30, 45), *range(50, 60)]
+    assert offsets(reader_of(orders, failOnDataLoss="false"), start, end) == [(0, n) for n in left]
+    for gap in ("[0, 10)", "[20, 30)", "[45, 50)"):
+        assert f"offsets {gap} are missing" in caplog.text
+    record_removed(orders.root, orders.name, orders.uid, {0: 30})
+    with pytest.raises(OutOfRange, match="#0: offsets 0 to 30 were removed before they were read"):
+        offsets(reader, start, end)
 
 
 def test_a_topic_that_is_made_anew_under_a_task_is_not_read(orders: TopicFiles) -> None:

@@ -14,7 +14,8 @@ from seaweedmq.errors import StorageFailed
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.staged import Done, Manifest, Progress
 from seaweedmq.storage.jobs.compacting import compact_topic
-from seaweedmq.storage.staging import StagedSink, sweep
+from seaweedmq.storage.staged_sweep import sweep
+from seaweedmq.storage.staging import StagedSink
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.delta_log import LogFolder

@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 
 from seaweedmq.codec.iceberg_schema import iceberg_columns
 from seaweedmq.codec.payload.batch import full_schema
-from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, Unavailable, Unsupported
+from seaweedmq.errors import AlreadyExists, DataLoss, InvalidArgument, NotFound, Unavailable, Unsupported
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage import iceberg
 from seaweedmq.storage.iceberg import Exported, export_iceberg
@@ -95,6 +95,20 @@ def test_a_second_export_adds_what_is_new_and_drops_what_was_replaced_in_one_sna
     unlink_within(orders, 0, 50)
     assert export(orders).removed == 2
     assert opened(orders).scan().to_arrow().num_rows == 0
+
+
+def test_lost_records_are_an_error_with_their_offsets_unless_they_are_skipped(
+    orders: TopicFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    orders.table(0, 10)
+    lost = orders.table(10, 20)
+    orders.table(20, 30)
+    (orders.root / lost.path).unlink()
+    with pytest.raises(DataLoss, match=r"shop/orders#0: records of offsets \[10, 20\) are missing"):
+        export(orders)
+    done = export_iceberg(orders.root, orders.name, f"sqlite:///{orders.root}/catalog.db", skip_missing=True)
+    assert done.files == 2
+    assert "offsets [10, 20) are missing" in caplog.text
 
 
 def test_a_topic_without_tables_makes_none(orders: TopicFiles) -> None:

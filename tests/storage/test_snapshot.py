@@ -10,15 +10,17 @@ from hypothesis import strategies as st
 from seaweedmq.codec.documents import lineage_document, lineage_from_document, topic_document, topic_from_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path
 from seaweedmq.core.files.snapshot import SnapshotPiece, plan_snapshot
-from seaweedmq.errors import Corrupt, InvalidArgument, NotFound, Unsupported
+from seaweedmq.errors import Corrupt, DataLoss, InvalidArgument, NotFound, Unsupported
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.segment import Segment, SegmentState
-from seaweedmq.model.topic import TopicName
+from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.snapshot import list_topics, read_snapshot
+from tests.support.segments import make_topic
 from tests.support.topic_files import TopicFiles
 
 NAME = TopicName("shop", "orders")
+TOPIC = replace(make_topic(), name=NAME)
 OPEN = Segment(topic=NAME, id=0, slots=WHOLE_RING, epoch=1, state=SegmentState.OPEN, replicas=("b-1",))
 
 
@@ -57,7 +59,7 @@ def shown(pieces: tuple[SnapshotPiece, ...]) -> list[tuple[int, int | None, str]
 
 def test_tables_first_then_the_logs_that_go_on() -> None:
     files = [log(0), log(50), log(100), table(0, 60), log(150)]
-    assert shown(plan_snapshot(OPEN, files)) == [
+    assert shown(plan_snapshot(TOPIC, OPEN, files)) == [
         (0, 60, "0-60"),
         (60, 100, "50-b-1"),
         (100, None, "100-b-1 150-b-1"),
@@ -66,14 +68,14 @@ def test_tables_first_then_the_logs_that_go_on() -> None:
 
 def test_the_last_two_logs_of_an_open_segment_are_one_piece() -> None:
     """Power loss may have taken the end of the one and kept the other: it ends at the gap."""
-    assert shown(plan_snapshot(OPEN, [log(0), log(50), log(50, "b-2")])) == [(0, None, "0-b-1 50-b-1 50-b-2")]
-    assert shown(plan_snapshot(OPEN, [log(0), log(50), table(0, 60)])) == [(0, 60, "0-60"), (60, None, "50-b-1")]
-    (piece,) = plan_snapshot(OPEN, [log(0), log(50)], 0, 40)
+    assert shown(plan_snapshot(TOPIC, OPEN, [log(0), log(50), log(50, "b-2")])) == [(0, None, "0-b-1 50-b-1 50-b-2")]
+    assert shown(plan_snapshot(TOPIC, OPEN, [log(0), log(50), table(0, 60)])) == [(0, 60, "0-60"), (60, None, "50-b-1")]
+    (piece,) = plan_snapshot(TOPIC, OPEN, [log(0), log(50)], 0, 40)
     assert not piece.complete
 
 
 def test_a_log_fills_the_gap_between_tables() -> None:
-    assert shown(plan_snapshot(sealed(90), [table(0, 30), log(0), table(50, 90)])) == [
+    assert shown(plan_snapshot(TOPIC, sealed(90), [table(0, 30), log(0), table(50, 90)])) == [
         (0, 30, "0-30"),
         (30, 50, "0-b-1"),
         (50, 90, "50-90"),
@@ -82,7 +84,7 @@ def test_a_log_fills_the_gap_between_tables() -> None:
 
 def test_while_a_segment_is_open_the_last_file_of_each_writer_may_hold_the_rest() -> None:
     files = [log(0, "b-1"), log(40, "b-1"), log(60, "b-2"), log(90, "b-2"), log(95, "b-2")]
-    assert shown(plan_snapshot(OPEN, files, 0, 90)) == [
+    assert shown(plan_snapshot(TOPIC, OPEN, files, 0, 90)) == [
         (0, 40, "0-b-1"),
         (40, 60, "40-b-1"),
         (60, 90, "60-b-2 40-b-1"),
@@ -91,7 +93,7 @@ def test_while_a_segment_is_open_the_last_file_of_each_writer_may_hold_the_rest(
 
 def test_once_it_is_sealed_earlier_files_may_too_where_the_next_did_not_get_as_far() -> None:
     files = [log(0, "b-1"), log(40, "b-1"), log(60, "b-2")]
-    assert shown(plan_snapshot(sealed(100), files)) == [
+    assert shown(plan_snapshot(TOPIC, sealed(100), files)) == [
         (0, 40, "0-b-1"),
         (40, 60, "40-b-1 0-b-1"),
         (60, 100, "60-b-2 40-b-1 0-b-1"),
@@ -100,27 +102,58 @@ def test_once_it_is_sealed_earlier_files_may_too_where_the_next_did_not_get_as_f
 
 def test_nothing_beyond_the_end_of_a_sealed_segment() -> None:
     files = [table(0, 60), log(0), log(60), log(80, "b-zombie")]
-    assert shown(plan_snapshot(sealed(70), files)) == [(0, 60, "0-60"), (60, 70, "60-b-1 0-b-1")]
+    assert shown(plan_snapshot(TOPIC, sealed(70), files)) == [(0, 60, "0-60"), (60, 70, "60-b-1 0-b-1")]
 
 
 def test_what_retention_removed_is_left_out() -> None:
-    assert shown(plan_snapshot(OPEN, [table(40, 60), log(60)])) == [(40, 60, "40-60"), (60, None, "60-b-1")]
-    assert plan_snapshot(sealed(60), []) == ()
+    topic, files, left = (
+        replace(TOPIC, retention_s=60.0),
+        [table(40, 60), log(60)],
+        [(40, 60, "40-60"), (60, None, "60-b-1")],
+    )
+    assert shown(plan_snapshot(topic, OPEN, files)) == left
+    assert plan_snapshot(topic, sealed(60), []) == ()
+    assert shown(plan_snapshot(TOPIC, OPEN, files, removed_below=40)) == left, "and before it was switched off"
+    assert plan_snapshot(TOPIC, sealed(60), [], removed_below=60) == ()
+    low = replace(TOPIC, partitions=1, low_watermarks=(40,))
+    assert shown(plan_snapshot(low, replace(OPEN, slots=low.ring), files)) == left
 
 
 def test_only_what_is_asked_for() -> None:
     files = [table(0, 20), table(20, 40), table(40, 60), log(60)]
-    assert shown(plan_snapshot(OPEN, files, 25, 45)) == [(25, 40, "20-40"), (40, 45, "40-60")]
-    (tail,) = plan_snapshot(OPEN, files, 60, 1_000)
+    assert shown(plan_snapshot(TOPIC, OPEN, files, 25, 45)) == [(25, 40, "20-40"), (40, 45, "40-60")]
+    (tail,) = plan_snapshot(TOPIC, OPEN, files, 60, 1_000)
     assert (tail.end_offset, tail.complete) == (1_000, False)
-    assert plan_snapshot(sealed(60), files, 60) == ()
+    assert plan_snapshot(TOPIC, sealed(60), files, 60) == ()
 
 
-def test_a_hole_is_an_error() -> None:
-    with pytest.raises(Corrupt, match="offsets from 20 to 40 are in no file"):
-        plan_snapshot(OPEN, [table(0, 20), table(40, 60)])
-    with pytest.raises(Corrupt, match="offsets from 20 to 50 are in no file"):
-        plan_snapshot(sealed(50), [table(0, 20)])
+@pytest.mark.parametrize("topic", [TOPIC, replace(TOPIC, retention_s=60.0)])
+def test_lost_records_are_an_error_or_left_out(topic: Topic) -> None:
+    """Retention explains the first records of a segment, and no others."""
+    holes: list[tuple[Segment, list[SegmentFile], list[range]]] = [
+        (OPEN, [table(0, 20), table(40, 60)], [range(20, 40)]),
+        (sealed(50), [table(0, 20)], [range(20, 50)]),
+        (sealed(90), [table(0, 20), table(40, 60), table(70, 80)], [range(20, 40), range(60, 70), range(80, 90)]),
+    ]
+    if not topic.expires:
+        holes += [
+            (sealed(50), [], [range(50)]),
+            (OPEN, [log(30)], [range(30)]),
+            (sealed(50), [table(10, 50)], [range(10)]),
+        ]
+    for segment, files, gaps in holes:
+        with pytest.raises(DataLoss) as caught:
+            plan_snapshot(topic, segment, files)
+        assert (caught.value.start_offset, caught.value.end_offset) == (gaps[0].start, gaps[0].stop)
+        found: list[range] = []
+        pieces = plan_snapshot(topic, segment, files, missing=found)
+        assert found == gaps
+        assert [p.files[0] for p in pieces] == files
+    assert plan_snapshot(topic, sealed(90), holes[2][1], 40, 60)[0].files == (table(40, 60),), (
+        "not asked for, not missed"
+    )
+    with pytest.raises(DataLoss, match=r"\[25, 30\)"):
+        plan_snapshot(topic, sealed(90), holes[2][1], 25, 30)
 
 
 @given(
@@ -138,7 +171,7 @@ def test_every_offset_exactly_once(cuts: list[int], kinds: list[str], start: int
         files += [table(end, end + size)] if kind != "log" else []
         end += size
     held = []
-    for piece in plan_snapshot(sealed(end) if seal else OPEN, files, start, start + width):
+    for piece in plan_snapshot(TOPIC, sealed(end) if seal else OPEN, files, start, start + width):
         stop = min(end, piece.end_offset if piece.end_offset is not None else end)
         held += range(piece.start_offset, stop)
         if piece.kind is FileKind.LOG:

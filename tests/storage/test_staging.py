@@ -3,21 +3,34 @@
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from xxhash import xxh3_64_intdigest
 
 from seaweedmq.codec.frame import FrameHeader, encode_header
+from seaweedmq.codec.paths import TOPICS
 from seaweedmq.errors import Corrupt, NotFound
+from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.staged import Done, Finished, Manifest, Place, Progress, Reached, StagedFile
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage import staging
+from seaweedmq.storage import staged_sweep, staging
 from seaweedmq.storage.snapshot import list_files, read_snapshot
-from seaweedmq.storage.staging import StagedFrames, StagedSink, sweep
+from seaweedmq.storage.staged_sweep import sweep
+from seaweedmq.storage.staging import StagedFrames, StagedSink
 from tests.support.topic_files import TopicFiles
 
 NAME = TopicName("shop", "orders")
+
+
+def swept_later(root: Path) -> int:
+    """Folders that went at a second sweep, more than an hour after the first one."""
+    assert sweep(root, NAME) == 0
+    at = time.time() - 3_700
+    for verdict in (root / "topics" / "shop" / "orders" / ".staged").glob(".due-*"):
+        os.utime(verdict, (at, at))
+    return sweep(root, NAME)
 
 
 def frame(slot_min: int, slot_max: int, payload: bytes = b"8 bytes.") -> bytes:
@@ -67,12 +80,14 @@ def test_a_task_that_fails_leaves_nothing(sink: StagedSink) -> None:
 
 
 def test_a_topic_that_was_deleted_does_not_come_to_life_by_what_is_staged_for_it(tmp_path: Path) -> None:
+    topics = tmp_path / TOPICS
+    topics.mkdir()
     with (
-        pytest.raises(NotFound, match="topic shop/orders is not in the storage any more"),
+        pytest.raises(NotFound, match="topic shop/orders is no longer in the storage"),
         StagedSink(tmp_path, NAME, "q-1").batch(0).staging("0"),
     ):
         raise AssertionError("there is no place for it")
-    assert list(tmp_path.iterdir()) == []
+    assert list(topics.iterdir()) == []
 
 
 def test_what_was_noted_last_is_what_is_known(sink: StagedSink) -> None:
@@ -95,9 +110,12 @@ def test_a_batch_is_as_old_as_its_manifest_whatever_was_noted_since(sink: Staged
     batch = sink.batch(3)
     with batch.staging("0") as file:
         batch.put_manifest(manifest(file.finish()))
-    os.utime(batch.folder / "manifest.json", (time.time() - 700, time.time() - 700))
+    at = int(time.time()) - 700
+    os.utime(batch.folder / "manifest.json", (at, at))
     batch.note(Progress(reached={0: Reached(5, 50)}))
-    assert 699 < batch.begun_ago_s() < 710
+    assert batch.begun_us() == at * US_PER_S
+    os.utime(batch.folder / "manifest.json", (at + 1_000, at + 1_000))
+    assert batch.begun_us() == 0, "the clock was set back since: it may be of any age"
 
 
 def test_a_batch_that_is_done_leaves_a_mark_and_nothing_else(sink: StagedSink) -> None:
@@ -169,9 +187,11 @@ def test_a_sink_keeps_to_its_topic_though_another_one_takes_the_name(tmp_path: P
 
 
 def test_a_sink_of_a_namespace_that_is_not_there_brings_nothing_to_life(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="topic shop/orders is not in the storage any more"):
+    topics = tmp_path / TOPICS
+    topics.mkdir()
+    with pytest.raises(NotFound, match="topic shop/orders is no longer in the storage"):
         StagedSink(tmp_path, NAME, "q-1").keep_to(7)
-    assert list(tmp_path.iterdir()) == []
+    assert list(topics.iterdir()) == []
 
 
 def test_which_topic_a_sink_keeps_to_is_forgotten_long_after_the_sink_is_gone(tmp_path: Path, sink: StagedSink) -> None:
@@ -183,7 +203,7 @@ def test_which_topic_a_sink_keeps_to_is_forgotten_long_after_the_sink_is_gone(tm
     for name, days in (("q-1-7", 31), ("q-2-7", 31), ("q-3-7", 29)):
         at = time.time() - days * 86_400
         os.utime(marks / name, (at, at))
-    sweep(tmp_path, NAME)
+    swept_later(tmp_path)
     assert sorted(path.name for path in marks.iterdir()) == ["q-1-7", "q-3-7"]
     assert time.time() - (marks / "q-1-7").stat().st_mtime < 60
 
@@ -232,7 +252,7 @@ def test_the_dead_are_swept_by_their_age_and_what_is_to_be_finished_stays(tmp_pa
         at = time.time() - days * 86_400
         for path in (*folder.iterdir(), folder):
             os.utime(path, (at, at))
-    assert sweep(tmp_path, NAME) == 2
+    assert swept_later(tmp_path) == 2
     assert sorted(path.name for path in begun.folder.parent.iterdir()) == [begun.folder.name, young.folder.name]
     assert not long_ago.batch(0).folder.parent.exists()
 
@@ -256,8 +276,41 @@ def test_what_a_killed_writer_left_aside_goes_after_a_day_and_keeps_no_sink_aliv
     at = time.time() - 31 * 86_400
     for path in (*folder.iterdir(), folder):
         os.utime(path, (at, at))
-    assert sweep(tmp_path, NAME) == 1
+    assert swept_later(tmp_path) == 1
     assert not folder.exists()
+
+
+def test_a_clock_that_is_ahead_for_a_while_sweeps_nothing(
+    tmp_path: Path, sink: StagedSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sink.batch(0).staging("0") as file:
+        file.finish()
+    sink.keep_to(7)
+    StagedSink(tmp_path, NAME, "q-2").keep_to(7)
+    clock_s = time.time()
+    monkeypatch.setattr(staged_sweep, "clock_s", lambda _: clock_s)
+    touch = Path.touch
+
+    def touch_by_the_clock(path: Path, **options: Any) -> None:
+        touch(path, **options)
+        os.utime(path, (clock_s, clock_s))
+
+    monkeypatch.setattr(Path, "touch", touch_by_the_clock)
+
+    def sweep_at(days: float, minutes: float = 0.0) -> int:
+        nonlocal clock_s
+        clock_s = time.time() + days * 86_400 + minutes * 60
+        return sweep(tmp_path, NAME)
+
+    top = sink.batch(0).folder.parent.parent
+    assert [sweep_at(40, minute) for minute in (0, 20, 50)] == [0, 0, 0]
+    assert len(list(top.glob(".due-*"))) == 2, "the batch, and the mark of the sink that has nothing else"
+    assert sweep_at(0) == 0
+    assert list(top.glob(".due-*")) == [], "taken back"
+    assert [sweep_at(50, minute) for minute in (0, 59)] == [0, 0]
+    assert sweep_at(40) == 0, "the verdict is of a later day"
+    assert sweep_at(40, 61) == 1
+    assert not sink.batch(0).folder.exists()
 
 
 def test_nobody_comes_back_for_what_was_to_be_written_once(tmp_path: Path, sink: StagedSink) -> None:
@@ -269,9 +322,9 @@ def test_nobody_comes_back_for_what_was_to_be_written_once(tmp_path: Path, sink:
         at = time.time() - days * 86_400
         for path in (*batch.folder.iterdir(), batch.folder, batch.folder.parent / ".tmp-1", batch.folder.parent):
             os.utime(path, (at, at))
-    assert sweep(tmp_path, NAME) == 1
+    assert swept_later(tmp_path) == 1
     assert (killed.folder.exists(), young.folder.exists()) == (False, True)
     at = time.time() - 2 * 86_400
     os.utime(killed.folder.parent, (at, at))
-    assert sweep(tmp_path, NAME) == 1
+    assert swept_later(tmp_path) == 1
     assert not killed.folder.parent.exists()

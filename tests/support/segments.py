@@ -109,10 +109,11 @@ def make_preamble(
     producers: Sequence[ProducerState] = (),
     segment: int = 0,
     flushed: int | None = None,
+    topic: TopicName = NAME,
 ) -> bytes:
     return encode_preamble(
         LogPreamble(
-            topic=NAME,
+            topic=topic,
             topic_uid=uid,
             segment=segment,
             base_offset=base,

@@ -5,12 +5,13 @@ Everything here belongs to one stay as leader and ends with it: the next leader 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
 from seaweedmq.broker.groups.coordinator import Coordinator
+from seaweedmq.broker.groups.journal import GroupJournal
 from seaweedmq.broker.groups.opening import check_start
 from seaweedmq.broker.groups.store import GroupName, GroupStore
 from seaweedmq.broker.groups.watermarks import Watermarks
@@ -20,6 +21,7 @@ from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.group.events import Changed, Limits, Reset
 from seaweedmq.core.group.machine import Group
+from seaweedmq.core.lineage.problems import check_recoverable
 from seaweedmq.errors import (
     Conflict,
     Corrupt,
@@ -34,7 +36,7 @@ from seaweedmq.model.group_record import Committed, GroupRecord
 from seaweedmq.model.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest, GroupSummary
 from seaweedmq.model.subscribe import Start, StartKind
 from seaweedmq.model.topic import Topic, TopicName, check_name
-from seaweedmq.ports import BrokerApi, Environment, MetaStore
+from seaweedmq.ports import BrokerApi, Delete, Environment, MetaStore, Put, SegmentStore
 from seaweedmq.rpc.transport import DETECTION_S
 from seaweedmq.runtime.closing import closing
 from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
@@ -54,6 +56,7 @@ class Groups:
         view: ClusterView,
         election: Election,
         meta: MetaStore,
+        store: SegmentStore,
         dial: Callable[[str], BrokerApi],
         catch_up: Callable[[TopicName, int], Awaitable[None]],
         config: BrokerConfig,
@@ -63,6 +66,7 @@ class Groups:
         self._view = view
         self._election = election
         self._meta = meta
+        self._journal = GroupJournal(meta=meta, store=store, election=election, rng=env.rng)
         self._catch_up = catch_up
         self._config = config
         self._env = env
@@ -78,6 +82,8 @@ class Groups:
         self._coordinators: dict[GroupName, Coordinator] = {}
         self._loading: WeakValueDictionary[GroupName, asyncio.Lock] = WeakValueDictionary()
         """One at a time reads, or creates, a group; others wait for it."""
+        self._loaded: set[GroupName] = set()
+        """Groups that were loaded once in this stay."""
         self._running: set[asyncio.Task[None]] = set()
         self._over = False
         self._known: dict[GroupName, GroupRecord] | None = None
@@ -88,17 +94,22 @@ class Groups:
     async def run(self) -> None:
         """Tell coordinators what changes in the metadata, until cancelled; then all streams end."""
         try:
-            while True:
-                seen = self._view.changes
-                for name, coordinator in list(self._coordinators.items()):
-                    self._follow(name, coordinator)
-                await self._view.wait_change(seen)
+            async with asyncio.TaskGroup() as duties:
+                duties.create_task(self._journal.run(), name="journal of groups")
+                duties.create_task(self._follow_topics(), name="topics of groups")
         finally:
             self._over = True
             for task in self._running:
                 task.cancel()
             if self._running:
                 await asyncio.wait(set(self._running))
+
+    async def _follow_topics(self) -> None:
+        while True:
+            seen = self._view.changes
+            for name, coordinator in list(self._coordinators.items()):
+                self._follow(name, coordinator)
+            await self._view.wait_change(seen)
 
     # --- members ------------------------------------------------------------------------------------------------------
 
@@ -122,6 +133,10 @@ class Groups:
                     yield reply
         finally:
             coordinator.close(seat)
+
+    async def record(self, revision: int, changes: Sequence[Put | Delete]) -> None:
+        """Keep changes of groups in the storage. Errors are those of ``GroupJournal.record``."""
+        await self._journal.record(revision, changes)
 
     # --- administration -----------------------------------------------------------------------------------------------
 
@@ -214,8 +229,9 @@ class Groups:
     async def _load(self, name: GroupName, start: Start | None) -> Coordinator:
         await self._catch_up(name.topic, 0)
         topic = self._topic(name.topic)
-        store = GroupStore(self._meta, self._election, name, self._env.rng)
-        stored = await store.load()
+        store = GroupStore(self._meta, self._election, name, self._env.rng, self.record)
+        stored = await store.load(is_again=name in self._loaded)
+        self._loaded.add(name)
         if stored is not None and stored[0].topic_uid != topic.uid:
             await store.delete()  # of an earlier topic of the same name
             stored = None
@@ -280,8 +296,14 @@ class Groups:
         return record, committed
 
     async def _now(self, topic: TopicName) -> dict[int, int]:
-        """Where every segment ends now: sealed ones for good, open ones at what is committed."""
+        """Return the present end of every segment: sealed ones at their end, open ones at what is committed.
+
+        Raises:
+            Corrupt: If a segment cannot be recovered; names the file.
+        """
         marks = await self._watermarks.all_open(topic, self._config.rpc_timeout_s)
+        for segment in self._watermarks.segments(topic).values():
+            check_recoverable(segment)
         return {
             number: marks[number] if segment.end_offset is None else segment.end_offset
             for number, segment in self._watermarks.segments(topic).items()
@@ -294,7 +316,7 @@ class Groups:
             coordinator.abandon(NotFound(f"topic {name.topic} was deleted"))
             return
         segments = self._watermarks.segments(name.topic)
-        now = self._view.topic_revision(name.topic), len(segments)
+        now = self._view.topic_version(name.topic), len(segments)
         if self._seen.get(name) != now:
             self._seen[name] = now
             coordinator.handle(Changed(dict(segments), topic.next_segment))

@@ -5,14 +5,14 @@ was before. It is tried again until it is clear what became of it.
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from seaweedmq.codec import keys
 from seaweedmq.codec.group_metadata import committed_from_json, committed_to_json, group_from_json, group_to_json
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION
-from seaweedmq.errors import Conflict, Deposed, StaleMetadata, Unavailable
+from seaweedmq.errors import Conflict, Deposed, ResourceExhausted, StaleMetadata, Unavailable
 from seaweedmq.model.group_record import Committed, GroupRecord
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Compare, Delete, MetaStore, Put
@@ -20,6 +20,8 @@ from seaweedmq.runtime.retrying import after_s, backoff, retrying
 
 CHUNK_BYTES_MAX = 1_000_000
 """Leaves room for the record below what a default etcd takes."""
+UNANSWERED = (Unavailable, ResourceExhausted)
+"""Refusals that are retried: etcd returns, or an operator gives one at a limit more space."""
 WRITE_TIMEOUT_S = 30.0
 
 
@@ -37,7 +39,16 @@ class GroupName:
 class GroupStore:
     """What etcd keeps of one group and topic. One task uses it at a time."""
 
-    def __init__(self, meta: MetaStore, election: Election, name: GroupName, rng: random.Random) -> None:
+    def __init__(
+        self,
+        meta: MetaStore,
+        election: Election,
+        name: GroupName,
+        rng: random.Random,
+        record: Callable[[int, Sequence[Put | Delete]], Awaitable[None]],
+    ) -> None:
+        """``record`` keeps the changes of a transaction in the storage, at its revision: see ``journal``."""
+        self._record = record
         self._meta = meta
         self._election = election
         self._name = name
@@ -47,8 +58,12 @@ class GroupStore:
         self._revisions: dict[str, int] = {}
         """Of the group's record and of its committed offsets; what is not there is left out."""
 
-    async def load(self) -> tuple[GroupRecord, dict[int, Committed]] | None:
+    async def load(self, *, is_again: bool = False) -> tuple[GroupRecord, dict[int, Committed]] | None:
         """What is there; None if there is no such group.
+
+        Args:
+            is_again: whether this leader loaded the group before. A write of unknown outcome, or one whose writer was
+                cancelled, may be in etcd and not in the journal yet.
 
         Raises:
             Unavailable: etcd can not be reached.
@@ -59,6 +74,11 @@ class GroupStore:
             return None
         snapshot = await self._meta.list(self._prefix)
         self._revisions = {e.key: e.mod_revision for e in (entry, *snapshot.entries)}
+        if is_again:
+            puts = [Put(e.key, e.value) for e in (entry, *snapshot.entries)]
+            await self._record(snapshot.revision, [Delete(self._key), Delete(self._prefix, prefix=True)])
+            for at in range(0, len(puts), CHANGES_PER_TRANSACTION):
+                await self._record(snapshot.revision, puts[at : at + CHANGES_PER_TRANSACTION])
         committed = {keys.parse_offset_key(e.key)[2]: committed_from_json(e.value) for e in snapshot.entries}
         return group_from_json(entry.value), committed
 
@@ -71,7 +91,7 @@ class GroupStore:
         Raises:
             Conflict: it is there, or the topic was changed.
             StaleMetadata: this broker does not lead any more.
-            Unavailable: etcd can not be reached for long; it may or may not have happened.
+            Unavailable, ResourceExhausted: etcd refuses for long; it may or may not have happened.
         """
         self._revisions = {self._key: 0}
         puts = {self._offset_key(s): committed_to_json(value) for s, value in committed.items()}
@@ -87,7 +107,7 @@ class GroupStore:
         Raises:
             Conflict: somebody else wrote it, or the topic was deleted; what is known here is worthless.
             StaleMetadata: this broker does not lead any more.
-            Unavailable: etcd can not be reached for long; it may or may not have happened.
+            Unavailable, ResourceExhausted: etcd refuses for long; it may or may not have happened.
         """
         new = {self._offset_key(s): committed_to_json(c) if c else None for s, c in committed.items()}
         if record is not None and not any(new.values()) and self._revisions.keys() <= {*new, self._key}:
@@ -130,7 +150,7 @@ class GroupStore:
             *compares,
             *(Compare(key, mod_revision=self._revisions.get(key, 0)) for key in {*new, self._key}),
         ]
-        trying = retrying(backoff(self._rng, 0.05, 1.0), on=Unavailable, stop=after_s(WRITE_TIMEOUT_S))
+        trying = retrying(backoff(self._rng, 0.05, 1.0), on=UNANSWERED, stop=after_s(WRITE_TIMEOUT_S))
         unclear = False
         async for attempt in trying:
             with attempt:
@@ -138,13 +158,14 @@ class GroupStore:
                     revision = await self._election.transact(every, then)
                     if revision is None and unclear:
                         revision = await self._done_at(new)
-                except Unavailable:
+                except UNANSWERED:
                     unclear = True
                     raise
                 except Deposed as error:  # a member would take it for its own end
                     raise StaleMetadata(f"{self._name} goes on at another leader: {error}") from error
         if revision is None:
             raise Conflict(f"{self._name} was changed by somebody else at the same time: try again")
+        await self._record(revision, then)
         return revision
 
     async def _done_at(self, new: Mapping[str, bytes | None]) -> int | None:

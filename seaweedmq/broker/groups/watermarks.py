@@ -35,7 +35,7 @@ class Watermarks:
         return {s: mark for answer in answers for s, mark in answer.items() if s in wanted}
 
     async def all_open(self, name: TopicName, timeout_s: float) -> dict[int, int]:
-        """Of every segment that is open, and stays so while it is asked.
+        """Return those of every segment that stays open meanwhile; those that cannot be recovered are left out.
 
         Raises:
             Unavailable: one of them could not be asked for so long.
@@ -44,7 +44,7 @@ class Watermarks:
             async with asyncio.timeout(timeout_s):
                 while True:
                     marks = await self.ask(name, self._view.open_of(name))
-                    if self._view.open_of(name).keys() <= marks.keys():
+                    if marks.keys() >= {n for n, segment in self._view.open_of(name).items() if not segment.problem}:
                         return marks
                     await self.pause()
         except TimeoutError:

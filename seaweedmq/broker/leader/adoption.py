@@ -12,6 +12,7 @@ What is decided is in etcd, so a leader goes on with what an earlier one left.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
@@ -24,11 +25,15 @@ from seaweedmq.model.calls import LogEnds
 from seaweedmq.model.description import OPEN
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import BrokerApi, Compare
+from seaweedmq.runtime.log_once import Complaints
 
 log = logging.getLogger(__name__)
 
 DECISION_TIMEOUT_S = 4.0
 """Plain records wait so long at most, unless etcd is out of reach."""
+
+LEFTOVER_RETRY_S = 5.0
+"""Pause before what an earlier leader left, and could not be decided, is attempted again."""
 
 
 class Adoption:
@@ -37,6 +42,7 @@ class Adoption:
     def __init__(self, metadata: Metadata, dial: Callable[[str], BrokerApi]) -> None:
         self._metadata = metadata
         self._dial = dial
+        self._complaints = Complaints(log, logging.INFO)
         self._turns: WeakValueDictionary[TopicName, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self) -> None:
@@ -44,10 +50,15 @@ class Adoption:
         view = self._metadata.view
         while True:
             seen = view.changes
-            for name in [name for name, topic in view.topics.items() if topic.adopting is not None]:
+            for name in self._undecided():
                 async with self._turn(name):
                     await self._decide_leftover(name)
-            await view.wait_change(seen)
+            with suppress(TimeoutError):  # what etcd refused is decided by another attempt: plain records wait for it
+                async with asyncio.timeout(LEFTOVER_RETRY_S if self._undecided() else None):
+                    await view.wait_change(seen)
+
+    def _undecided(self) -> list[TopicName]:
+        return [name for name, topic in self._metadata.view.topics.items() if topic.adopting is not None]
 
     async def _decide_leftover(self, name: TopicName) -> None:
         topic = self._metadata.view.topics.get(name)
@@ -56,7 +67,9 @@ class Adoption:
         try:
             await self._decide(name)
         except SeaweedMQError as error:
-            log.info("%s: its adoption of a schema, left undecided, ended: %s", name, error)
+            self._complaints.add(f"deciding whether {name} gets a schema", error)
+        else:
+            self._complaints.over(f"deciding whether {name} gets a schema")
 
     async def adopt(self, name: TopicName, schema: bytes) -> int:
         """Give the topic the schema, if it is empty; the revision as of which it has it.

@@ -24,6 +24,7 @@ from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import TopicName
+from seaweedmq.runtime.log_once import Complaints
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class Balancing:
         """Of the tasks; None while ``run`` does not run."""
         self._tasks: dict[asyncio.Task[None], Step] = {}
         """Under way, or waiting for their turn."""
+        self._complaints = Complaints(log)
         self._begun = asyncio.Semaphore(config.changes_at_once_max)
         self.holds: dict[SegmentId, Decision] = {}
         """What should change at present and can not, since when, and why."""
@@ -209,7 +211,9 @@ class Balancing:
         async with self._begun:
             if not all(map(self._metadata.is_open, step.parents)):
                 return
+            what = f"{step.kind} of {step.parents[0]}"
             try:
                 await self._succession.carry_out(step)
+                self._complaints.over(what)
             except SeaweedMQError as error:
-                log.warning("could not %s %s: %s", step.kind, step.parents[0], error)
+                self._complaints.add(what, error)

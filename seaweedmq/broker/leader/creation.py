@@ -9,6 +9,7 @@ from dataclasses import replace
 from seaweedmq.broker.leader.documents import Documents
 from seaweedmq.broker.leader.metadata import Metadata, segment_put
 from seaweedmq.broker.leader.placement import Placement
+from seaweedmq.broker.leader.taken_ids import TakenIds
 from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import topic_to_json
 from seaweedmq.codec.topic_schema import normal_schema
@@ -38,12 +39,14 @@ class Creation:
         metadata: Metadata,
         documents: Documents,
         placement: Placement,
+        taken_ids: TakenIds,
         store: SegmentStore,
         env: Environment,
     ) -> None:
         self._metadata = metadata
         self._documents = documents
         self._placement = placement
+        self._taken_ids = taken_ids
         self._store = store
         self._env = env
         self._creating = asyncio.Lock()
@@ -56,7 +59,7 @@ class Creation:
         should etcd fail in the middle, those before it are there.
 
         Raises:
-            InvalidArgument: a spec breaks a rule, or there is no room.
+            InvalidArgument: a spec breaks a rule, there is no room, or a folder holds files of another topic.
             AlreadyExists: there is such a topic.
             Conflict: somebody else made or deleted one at the same time.
         """
@@ -72,10 +75,11 @@ class Creation:
         await self._store.check()
         for spec in specs:
             await self._documents.delete(spec.name)
+        first_ids = await self._taken_ids.first_ids([spec.name for spec in specs])
         now_us, rng = self._env.wall_us(), self._env.rng
         changes = [
-            new_topic(spec, uid=rng.getrandbits(63), now_us=now_us, placement=placement)
-            for spec, placement in zip(specs, self._placement.of_topics(specs), strict=True)
+            new_topic(spec, uid=rng.getrandbits(63), now_us=now_us, placement=placement, first_id=first_id)
+            for spec, placement, first_id in zip(specs, self._placement.of_topics(specs), first_ids, strict=True)
         ]
         revision = 0
         for together in _by_transaction(changes):
@@ -93,6 +97,7 @@ class Creation:
         async with self._creating:
             async for attempt in self._metadata.on_conflict():
                 with attempt:
+                    await self._taken_ids.learn(self._metadata.topic(name))
                     while not await self._grow(self._metadata.topic(name), uid, partitions):
                         pass
 
@@ -106,7 +111,8 @@ class Creation:
         if upto > before:
             more = TopicSpec(name=topic.name, segments=upto - before, replicas=topic.replicas)
             (placement,) = self._placement.of_topics([more])
-            change = with_partitions(topic, upto, now_us=self._env.wall_us(), placement=placement)
+            known = self._taken_ids.raised(topic)
+            change = with_partitions(known, upto, now_us=self._env.wall_us(), placement=placement)
             await self._metadata.view.wait_revision(await self._metadata.write(change))
         return upto == partitions
 

@@ -8,7 +8,7 @@ from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.codec import keys
 from seaweedmq.codec.documents import lineage_document, lineage_line, topic_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT
-from seaweedmq.errors import SeaweedMQError
+from seaweedmq.errors import SeaweedMQError, StorageFailed
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Deletion, TopicName
 from seaweedmq.ports import Delete, SegmentStore
@@ -74,6 +74,18 @@ class Documents:
         """Write the documents of these topics, whatever else is due; what fails is written later."""
         self.expect(names)
         await self._write_all(names)
+
+    async def write_topic(self, name: TopicName) -> None:
+        """Write the topic's own document, without its lineage; if the storage refuses it, it is written later."""
+        self.expect([name])
+        async with self._writing:
+            topic = self._metadata.view.topics.get(name)
+            if topic is None or not self._metadata.leading:
+                return
+            try:
+                await self._store.put_documents(name, {TOPIC_DOCUMENT: topic_document(topic)})
+            except StorageFailed as error:
+                self._complaints.add(f"writing the documents of {name}", error)
 
     async def write_due(self) -> bool:
         """Write what changed. Whether all is written; what failed stays due, is logged, and keeps no other waiting."""

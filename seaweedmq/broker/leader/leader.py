@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.groups.registry import Groups
 from seaweedmq.broker.leader.adoption import Adoption
 from seaweedmq.broker.leader.balancing import Balancing
@@ -11,6 +12,7 @@ from seaweedmq.broker.leader.creation import Creation
 from seaweedmq.broker.leader.deletion import until_heard
 from seaweedmq.broker.leader.documents import Documents
 from seaweedmq.broker.leader.ghosts import Ghosts
+from seaweedmq.broker.leader.marker_keeper import MarkerKeeper
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.leader.placement import Placement
 from seaweedmq.broker.leader.pruning import Pruning
@@ -19,6 +21,7 @@ from seaweedmq.broker.leader.repair import Repairs
 from seaweedmq.broker.leader.reshaping import Reshaping
 from seaweedmq.broker.leader.sealer import Sealer
 from seaweedmq.broker.leader.succession import Succession
+from seaweedmq.broker.leader.taken_ids import TakenIds
 from seaweedmq.broker.leader.topics import Topics
 from seaweedmq.core.lineage.replication import under_replicated
 from seaweedmq.errors import Fenced, InvalidArgument, StaleMetadata, Unavailable
@@ -51,6 +54,7 @@ class Leader:
         metadata: Metadata,
         store: SegmentStore,
         env: Environment,
+        clock: ConfirmedClock,
         dial: Callable[[str], BrokerApi],
         stats: Callable[[TopicName], Awaitable[tuple[SegmentStats, ...]]],
         config: BrokerConfig,
@@ -78,6 +82,8 @@ class Leader:
                 deletion, view, dial, election.outlive_others, rng=env.rng, lease_ttl_s=config.lease_ttl_s
             ),
         )
+        self._taken_ids = taken_ids = TakenIds(store, view)
+        self._marker_keeper = MarkerKeeper(self.metadata, store)
         self._ghosts = Ghosts(self.metadata)
         self._repairs = Repairs(metadata=self.metadata, placement=self.placement)
         self.succession = Succession(
@@ -85,6 +91,7 @@ class Leader:
             documents=self._documents,
             placement=self.placement,
             sealer=Sealer(view, store, dial, election.outlive_others, self._severity),
+            taken_ids=taken_ids,
             wall_us=env.wall_us,
             orphaned=self._repairs.add,
         )
@@ -101,7 +108,7 @@ class Leader:
             metadata=self.metadata,
             documents=self._documents,
             config=config,
-            wall_us=env.wall_us,
+            clock=clock,
             forget_offsets=self._forget_offsets,
         )
         self.record_deletion = RecordDeletion(metadata=self.metadata, documents=self._documents, stats=stats)
@@ -110,7 +117,12 @@ class Leader:
             adoption=self._adoption,
             documents=self._documents,
             creation=Creation(
-                metadata=self.metadata, documents=self._documents, placement=self.placement, store=store, env=env
+                metadata=self.metadata,
+                documents=self._documents,
+                placement=self.placement,
+                taken_ids=taken_ids,
+                store=store,
+                env=env,
             ),
             stats=stats,
         )
@@ -152,6 +164,7 @@ class Leader:
                 finally:  # also when the term ends in the meantime, which cancels this once more
                     self.placement.forget()
                     await self.succession.stop()
+                    self._taken_ids.forget()
             log.info("no longer leading")
             error = None if duties.cancelled() else duties.exception()
             failed = 0 if error is None else failed + 1
@@ -166,6 +179,7 @@ class Leader:
         async with asyncio.TaskGroup() as duties:
             duties.create_task(self._repairs.run(self.succession), name="repairs")
             duties.create_task(self.topics.sweep(), name="sweep")
+            duties.create_task(self._marker_keeper.run(), name="marker")
             duties.create_task(self._ghosts.run(), name="ghosts")
             duties.create_task(self._adoption.run(), name="adoption")
             duties.create_task(self._documents.run(), name="documents")
@@ -233,6 +247,7 @@ class Leader:
             topics=len(self._view.topics),
             open_segments=sum(map(len, self._view.open_segments.values())),
             under_replicated_segments=self._under_replicated(),
+            unrecoverable_segments=sum(bool(segment.problem) for segment in self.metadata.open_segments()),
             decisions=tuple(
                 sorted(
                     [*self.succession.decisions, *self.balancing.holds.values()], key=lambda decision: decision.at_us

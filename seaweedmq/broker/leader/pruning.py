@@ -5,15 +5,17 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
+from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.leader.documents import Documents
 from seaweedmq.broker.leader.metadata import Metadata, segment_put
 from seaweedmq.codec import keys
 from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION
-from seaweedmq.core.lineage.pruning import CLOCK_DOUBT_S, prunable, trimmable
+from seaweedmq.core.clock_doubt import DueSince, doubt_s
+from seaweedmq.core.lineage.pruning import is_older, prunable, trimmable
 from seaweedmq.core.lineage.topology import Change
 from seaweedmq.errors import NotFound, SeaweedMQError
 from seaweedmq.model.calls import ReportEmptied
-from seaweedmq.model.config import US_PER_S, BrokerConfig
+from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Delete
@@ -33,17 +35,17 @@ class Pruning:
         metadata: Metadata,
         documents: Documents,
         config: BrokerConfig,
-        wall_us: Callable[[], int],
+        clock: ConfirmedClock,
         forget_offsets: Callable[[TopicName], Awaitable[None]],
     ) -> None:
         """``forget_offsets`` has the groups of a topic forget what they committed of pruned segments."""
         self._metadata = metadata
         self._documents = documents
         self._config = config
-        self._wall_us = wall_us
+        self._clock = clock
         self._forget_offsets = forget_offsets
-        self._trim_due: dict[SegmentId, float] = {}
-        """Segments whose sequences may go -> loop time since when."""
+        self._trim_due: DueSince[SegmentId] = DueSince()
+        """Segments whose sequences may go. Other leaders stamped them, whose clocks may have been behind."""
         self._offsets_due: set[TopicName] = set()
         """Topics of which groups may still have offsets of pruned segments."""
         self._complaints = Complaints(log)
@@ -82,8 +84,8 @@ class Pruning:
         topic = metadata.topic(name)
         if topic.uid != emptied.topic_uid:
             raise NotFound(f"{name} was deleted: there is another topic of that name now")
-        before_us = self._before_us(self._config.segment_retention_s)
-        going = prunable(topic, self._segments(name), emptied.segments, before_us, CHANGES_PER_TRANSACTION)
+        is_old = self._is_older(name, self._config.segment_retention_s)
+        going = prunable(topic, self._segments(name), emptied.segments, is_old, CHANGES_PER_TRANSACTION)
         if not going:
             return False
         revision = await metadata.write(
@@ -99,15 +101,12 @@ class Pruning:
 
     async def _trim(self) -> None:
         """Producers' sequences, once nobody comes back to ask for them."""
-        before_us = self._before_us(self._config.producer_retention_s)
-        now = asyncio.get_running_loop().time()
-        since = now - min(CLOCK_DOUBT_S, self._config.producer_retention_s)
+        retention_s = self._config.producer_retention_s
         due: dict[SegmentId, Segment] = {}
         for name in list(self._metadata.view.topics):
-            due |= {s.key: s for s in trimmable(self._segments(name), before_us)}
+            due |= {s.key: s for s in trimmable(self._segments(name), self._is_older(name, retention_s))}
             await asyncio.sleep(0)
-        self._trim_due = {key: self._trim_due.get(key, now) for key in due}
-        ready = [segment for key, segment in due.items() if self._trim_due[key] <= since]
+        ready = [due[key] for key in self._trim_due.confirmed(due, self._clock.read(), doubt_s(retention_s))]
         ready = ready[: TRANSACTIONS_PER_ROUND * CHANGES_PER_TRANSACTION]
         for at in range(0, len(ready), CHANGES_PER_TRANSACTION):
             chosen = ready[at : at + CHANGES_PER_TRANSACTION]
@@ -126,8 +125,9 @@ class Pruning:
                 self._offsets_due.add(name)
                 self._complaints.add(f"forgetting what groups committed of pruned segments of {name}", error)
 
+    def _is_older(self, name: TopicName, period_s: float) -> Callable[[Segment], bool]:
+        before_us = self._clock.before_us(period_s)
+        return is_older(self._segments(name), before_us, self._metadata.view.sealed_for_s, period_s)
+
     def _segments(self, name: TopicName) -> Mapping[int, Segment]:
         return self._metadata.view.segments_of(name)
-
-    def _before_us(self, age_s: float) -> int:
-        return self._wall_us() - int(age_s * US_PER_S)

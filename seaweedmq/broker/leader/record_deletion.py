@@ -12,6 +12,7 @@ from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import low_watermarks_to_json
 from seaweedmq.core.lineage.low_watermarks import check_deletion, raised
+from seaweedmq.core.lineage.problems import check_recoverable
 from seaweedmq.errors import Conflict
 from seaweedmq.model.description import SegmentStats
 from seaweedmq.model.topic import LowWatermarks, Topic, TopicName, created_again
@@ -37,6 +38,9 @@ class RecordDeletion:
     async def raise_low_watermark(self, name: TopicName, before: Mapping[int, int], topic_uid: int) -> dict[int, int]:
         """See ``model.calls.RaiseLowWatermark``."""
         check_deletion(self._topic(name, topic_uid), before)
+        for segment in self._metadata.view.open_of(name).values():
+            if not before.keys().isdisjoint(range(segment.slots.lo, segment.slots.hi)):
+                check_recoverable(segment)
         ends = await self._high_watermarks(name)
         async for attempt in self._metadata.on_conflict():
             with attempt:
@@ -71,7 +75,7 @@ class RecordDeletion:
         if revision is None:
             raise Conflict(f"records of {name} were deleted by somebody else at the same time: try again")
         await view.wait_revision(revision)
-        self._documents.expect([name])
+        await self._documents.write_topic(name)  # a recovery of etcd must not bring the records back
         log.info("%s: records were deleted, of %d partitions", name, sum(mark > 0 for mark in marks))
 
     def _topic(self, name: TopicName, uid: int) -> Topic:

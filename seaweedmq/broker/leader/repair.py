@@ -8,9 +8,11 @@ from functools import partial
 
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.leader.placement import Placement
+from seaweedmq.broker.leader.sealer import Unrecoverable
 from seaweedmq.broker.leader.succession import Step, Succession
+from seaweedmq.core.lineage.problems import problem_of, retry_pause_s
 from seaweedmq.core.lineage.repair import Repair, reinforcements, repairs
-from seaweedmq.errors import Corrupt, SeaweedMQError
+from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.log_once import Complaints
@@ -26,8 +28,6 @@ LOOK_S = 0.02
 LOOKING_SHARE_MAX = 0.2
 """Of the time that is spent on looking: with many segments one look may be long."""
 RETRY_S = 0.5
-RETRY_DAMAGED_S = 15.0
-"""How soon a segment whose files are damaged is tried again: somebody has to mend them, and reading them costs."""
 
 
 class Repairs:
@@ -43,6 +43,8 @@ class Repairs:
         """Open segments whose replicas lost each other: nothing is committed there until they are replaced."""
         self._not_before: dict[SegmentId, float] = {}
         """Segments whose replacement failed -> loop time of the next attempt."""
+        self._attempts: dict[SegmentId, int] = {}
+        """Failed recoveries of unrecoverable segments."""
         self._failed: set[SegmentId] = set()
         """Open segments whose replacement failed: nothing else waits for the next attempt."""
         self._replacing: set[SegmentId] = set()
@@ -128,6 +130,7 @@ class Repairs:
         self._failed = {segment.key for segment in self._open(self._failed)}
         self._short = {segment.key: None for segment in self._open(self._short)}
         waiting = {segment.key for segment in self._open(self._not_before)}
+        self._attempts = {segment.key: self._attempts[segment.key] for segment in self._open(self._attempts)}
         self._not_before = {key: at for key, at in self._not_before.items() if key in waiting and at > now}
 
     async def carry_out(self, succession: Succession, repair: Repair) -> None:
@@ -147,16 +150,32 @@ class Repairs:
                 reason=repair.reason,
                 timeout_s=None,
             )
+            what = f"replacing {segment}"
             try:
                 await succession.carry_out_here(step)
+                self._complaints.over(what)
+            except Unrecoverable as error:
+                self._complaints.add(what, error)
+                attempts = self._attempts[segment.key] = self._attempts.get(segment.key, 0) + 1
+                self._pause(segment.key, retry_pause_s(attempts))
+                await self._record_problem(succession, segment, error)
             except SeaweedMQError as error:
                 if self._placement.somebody_is_free:
-                    self._complaints.add(f"replacing {segment}", error)
+                    self._complaints.add(what, error)
                 else:  # the last brokers leave, which is no failure
                     log.info("%s stays what it is until there is a broker to take it: %s", segment, error)
-                wait_s = RETRY_DAMAGED_S if isinstance(error, Corrupt) else RETRY_S
-                self._failed.add(segment.key)
-                self._not_before[segment.key] = asyncio.get_running_loop().time() + wait_s
+                self._pause(segment.key, RETRY_S)
+
+    async def _record_problem(self, succession: Succession, segment: Segment, error: Unrecoverable) -> None:
+        try:
+            await succession.record_problem(segment, problem_of(segment, error))
+        except SeaweedMQError as refusal:  # the next attempt records it
+            self._complaints.add(f"recording the problem of {segment}", refusal)
+
+    def _pause(self, key: SegmentId, pause_s: float) -> None:
+        """Let nothing else wait for the segment, whose replacement failed and is due again after the pause."""
+        self._failed.add(key)
+        self._not_before[key] = asyncio.get_running_loop().time() + pause_s
 
     def _ended(self, key: SegmentId, _: "asyncio.Task[None]") -> None:
         self._replacing.discard(key)

@@ -7,6 +7,7 @@ from seaweedmq.broker.leader.placement import Placement
 from seaweedmq.broker.leader.succession import Step, Succession
 from seaweedmq.coordination.description import describe
 from seaweedmq.core.balance.splitting import split_slot
+from seaweedmq.core.lineage.problems import check_recoverable
 from seaweedmq.core.lineage.reshaping import check_replicas, check_unpartitioned, check_width, halves, neighbours
 from seaweedmq.core.lineage.topology import SEGMENTS_PER_TOPIC_MAX
 from seaweedmq.errors import InvalidArgument, NotFound, StaleMetadata, Unavailable
@@ -54,6 +55,8 @@ class Reshaping:
         """See ``model.calls.MergeSegments``."""
         check_unpartitioned(self._metadata.topic(name), "merged")
         lower, upper = neighbours(self._open(name, first), self._open(name, second))
+        for parent in (lower, upper):  # the other one would be sealed in vain
+            check_recoverable(parent)
         return await self._carry_out("merge", (lower, upper), (KeyRange(lower.slots.lo, upper.slots.hi),))
 
     async def seal(self, name: TopicName, segment: int) -> TopicDescription:

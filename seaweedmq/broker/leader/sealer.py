@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Container
 
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.segment.sealing import longest_first, whom_to_ask
-from seaweedmq.errors import SeaweedMQError
+from seaweedmq.errors import Corrupt, SeaweedMQError, Unsupported
 from seaweedmq.model.calls import Fence, Seal, WriteOut
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.replication import SealedLog, SegmentRef
@@ -23,6 +23,10 @@ SUSPECT_SEAL_TIMEOUT_S = 0.3
 """A suspected primary is asked all the same: it may be well, and only its connection to a follower broken."""
 FENCE_TIMEOUT_S = 1.0
 WRITE_OUT_TIMEOUT_S = 10.0
+
+
+class Unrecoverable(Corrupt):
+    """The files of a segment do not show where it ends: one is damaged, foreign, or of a later version."""
 
 
 class Sealer:
@@ -49,7 +53,8 @@ class Sealer:
         """The epoch the segment was sealed with, and its log; None while nobody who could tell answers.
 
         Raises:
-            SeaweedMQError: the storage failed, or the files are damaged.
+            Unrecoverable: If no replica lives, and a file is damaged or foreign; names the file.
+            SeaweedMQError: If the storage failed.
         """
         whom = whom_to_ask(segment, self._view.brokers)
         if whom.files:
@@ -60,7 +65,10 @@ class Sealer:
             # Its writers may have died before they fsynced what is counted now, and their machines may follow at any
             # moment. Again afterwards, for what one wrote between the two that is alive after all.
             await self._sync_logs(topic, segment)
-            recovered = await recover_segment(self._store, topic, segment)
+            try:
+                recovered = await recover_segment(self._store, topic, segment)
+            except (Corrupt, Unsupported) as error:
+                raise Unrecoverable(str(error)) from error
             await self._sync_logs(topic, segment)
             return segment.epoch, SealedLog(
                 end_offset=recovered.end_offset,

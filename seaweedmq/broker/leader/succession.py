@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from seaweedmq.broker.leader.group_commit import GroupCommit
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.leader.placement import Placement
 from seaweedmq.broker.leader.sealer import Sealer
+from seaweedmq.broker.leader.taken_ids import TakenIds
 from seaweedmq.core.lineage.topology import Change, Sealing, succeed
 from seaweedmq.errors import Conflict, NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import Decision
@@ -60,6 +61,7 @@ class Succession:
         documents: Documents,
         placement: Placement,
         sealer: Sealer,
+        taken_ids: TakenIds,
         wall_us: Callable[[], int],
         orphaned: Callable[[Segment], None],
     ) -> None:
@@ -69,6 +71,7 @@ class Succession:
         self._documents = documents
         self._placement = placement
         self._sealer = sealer
+        self._taken_ids = taken_ids
         self._wall_us = wall_us
         self._orphaned = orphaned
         self._under_way: dict[SegmentId, asyncio.Task[Any]] = {}
@@ -112,6 +115,22 @@ class Succession:
             for parent in step.parents:
                 del self._under_way[parent.key]
 
+    async def record_problem(self, segment: Segment, problem: str) -> None:
+        """Record why the segment cannot be recovered; sealing it removes that. Nothing if it is recorded, or changed.
+
+        Raises:
+            Conflict, Deposed, Unavailable: as ``GroupCommit.write``.
+        """
+        if problem != segment.problem:
+            uid = self._metadata.topic(segment.topic).uid
+            plan = partial(self._with_problem, uid, replace(segment, problem=problem))
+            await self._group_commit.write(segment.topic, (segment,), plan)
+
+    def _with_problem(self, uid: int, segment: Segment, topic: Topic) -> Change | None:
+        known = self._metadata.view.segment(segment.key)
+        is_as_was = topic.uid == uid and known is not None and replace(known, problem=segment.problem) == segment
+        return Change(topic, (segment,)) if is_as_was else None
+
     async def stop(self) -> None:
         """No longer leading: what is half done is finished by the next leader."""
         tasks = set(self._under_way.values())
@@ -128,6 +147,7 @@ class Succession:
         self._placement.check_somebody_is_free()
         try:
             async with asyncio.timeout(step.timeout_s):
+                await self._taken_ids.learn(topic)  # first: a storage that fails leaves no segment without successor
                 await self._succeed(step, topic.uid, await self._seal(topic, step.parents))
         except TimeoutError:
             for parent in step.parents:
@@ -197,7 +217,7 @@ class Succession:
         if len(opened) < len(sealings):
             raise Unavailable(f"{step.topic} was changed by somebody else at the same time: look again")
         return succeed(
-            topic,
+            self._taken_ids.raised(topic),
             sealings,
             ranges=step.ranges,
             placement=self._placement.of_successors(topic, step.parents, step.wishes or [()] * len(step.ranges)),

@@ -11,6 +11,7 @@ from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import deletion_to_json
 from seaweedmq.codec.topic_schema import normal_schema
 from seaweedmq.coordination.description import describe
+from seaweedmq.core.lineage.problems import check_recoverable
 from seaweedmq.core.lineage.topology import Change, altered, check_more_partitions
 from seaweedmq.errors import Conflict, StaleMetadata, Unavailable
 from seaweedmq.model.description import OPEN, SegmentStats, TopicDescription
@@ -55,7 +56,7 @@ class Topics:
         async for attempt in self._metadata.on_conflict():
             with attempt:
                 topic = self._topic(name, topic_uid)
-                if revision not in (0, self._metadata.view.topic_revision(name)):
+                if revision not in (0, self._metadata.view.topic_version(name)):
                     raise StaleMetadata(f"{name} was changed by somebody else meanwhile: look at it again")
                 new = altered(topic, change)
                 if change.partitions is not None:
@@ -107,7 +108,10 @@ class Topics:
         topic = self._topic(name, topic_uid)
         if topic.schema is None:  # else it is decided, and nobody has to wait
             stats = await self._stats(name)
-            silent = {s.id for s in describe(self._metadata.view, name, OPEN).segments} - {s.segment for s in stats}
+            opened = describe(self._metadata.view, name, OPEN).segments
+            for segment in opened:
+                check_recoverable(segment)
+            silent = {s.id for s in opened} - {s.segment for s in stats}
             if silent:
                 raise Unavailable(f"segment {min(silent)} of {name} is being moved, it may hold records: try again")
             taken = [s.segment for s in stats if s.high_watermark > 0]

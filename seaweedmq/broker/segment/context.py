@@ -1,7 +1,7 @@
 """What all open segments of a broker share."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from seaweedmq.broker.segment.fsync import SyncRounds
 from seaweedmq.broker.segment.suspicions import Suspicions
 from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.segment import Segment
 from seaweedmq.ports import BrokerApi, Environment, SegmentStore
 
 
@@ -33,3 +34,5 @@ class SegmentContext:
     dial: Callable[[str], BrokerApi]
     """Another broker by id; Unavailable if it is gone."""
     suspicions: Suspicions
+    provenance: Callable[[Segment], Sequence[Segment]]
+    """The segments that a log file of a segment records: see ``core.lineage.provenance``."""

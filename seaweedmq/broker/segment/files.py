@@ -90,6 +90,7 @@ class SegmentFiles:
         roll_bytes: int,
         env: Environment,
         ask_sync: Callable[[], None],
+        provenance: Callable[[Segment], Sequence[Segment]] = lambda segment: (segment,),
     ) -> None:
         self.sealed: list[SegmentFile] = []
         """Log files that nothing is added to and that are not tables yet. Below ``flushed`` they are complete."""
@@ -106,6 +107,7 @@ class SegmentFiles:
         self.roll_bytes = roll_bytes
         """At this size a file is complete."""
         self._env = env
+        self._provenance = provenance
         self._ask_sync = ask_sync
         """Have ``sync`` called soon."""
         self.open_files: list[OpenFile] = []
@@ -230,6 +232,7 @@ class SegmentFiles:
                     base,
                     writer_id,
                     self._log.producers_below(base),
+                    lineage=self._provenance(self._segment),
                     flushed=self.flushed,
                 )
                 break
@@ -298,7 +301,10 @@ class SegmentFiles:
         """
         end = self._log.written
         producers = self._log.producers_below(end)
-        await put_empty_log_file(self._store, self._topic, self._segment, end, self._writer_id, producers)
+        lineage = self._provenance(self._segment)
+        await put_empty_log_file(
+            self._store, self._topic, self._segment, end, self._writer_id, producers, lineage=lineage
+        )
         if not self.open_files and not self.sealed:
             self._last = None
 

@@ -11,6 +11,7 @@ from seaweedmq.broker.segment.suspicions import Suspicions
 from seaweedmq.broker.segment.write_out import ReplicaWriter
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.coordination.view import ClusterView
+from seaweedmq.core.lineage.provenance import provenance
 from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.core.segment.replica import Replica
 from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry
@@ -251,7 +252,15 @@ class FollowerService:
             pool=self._producers,
         )
         self._by_topic.setdefault(topic.name, set()).add(key)
-        self._write_outs[key] = ReplicaWriter(self._store, topic, segment, replica, self._broker_id, self._env.rng)
+        self._write_outs[key] = ReplicaWriter(
+            self._store,
+            topic,
+            segment,
+            replica,
+            self._broker_id,
+            self._env.rng,
+            lambda found: provenance(found, self._view.segments_of(found.topic)),
+        )
         return replica
 
     async def _hold_large(

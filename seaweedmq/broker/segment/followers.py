@@ -7,7 +7,7 @@ from collections.abc import Callable
 from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.broker.segment.replicate import FollowerLink
 from seaweedmq.core.segment.segment_log import SegmentLog
-from seaweedmq.errors import Fenced, SeaweedMQError
+from seaweedmq.errors import Fenced, NotFound, SeaweedMQError
 from seaweedmq.model.replication import ReplicateOpen, SegmentRef
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
@@ -99,7 +99,9 @@ class Followers:
             self._on_lost(link.follower, error)
             await self._follow_up_seal()
         except SeaweedMQError as error:
-            log.warning("%s: lost follower %s: %s", self._segment, link.follower, error)
+            # Nothing failed if the follower left in good order, or its topic was deleted.
+            level = logging.INFO if isinstance(error, NotFound) else logging.WARNING
+            log.log(level, "%s: lost follower %s: %s", self._segment, link.follower, error)
             self._on_lost(link.follower, error)
             await self._ask_for_successor(link.follower, str(error))
 

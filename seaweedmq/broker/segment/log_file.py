@@ -1,6 +1,6 @@
 """Beginning a log file: its preamble says whose it is, and what was stored and fsynced before."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import count
 
 from seaweedmq.codec.logfile import LogPreamble, encode_preamble
@@ -19,37 +19,47 @@ async def create_log_file(
     writer_id: str,
     producers: Iterable[ProducerState],
     *,
+    lineage: Sequence[Segment] = (),
     flushed: int | None = None,
 ) -> LogWriter:
     """A new log file of the segment that takes frames from offset ``base`` on.
 
     Args:
         producers: as of ``base``.
+        lineage: the segment and those it comes from: see ``core.lineage.provenance``.
         flushed: everything below it is fsynced; None: everything below ``base``.
 
     Raises:
         AlreadyExists: the writer has a file that begins there.
         StorageFailed: the storage refused.
     """
-    preamble = _preamble(topic, segment, base, writer_id, producers, base if flushed is None else flushed)
+    preamble = _preamble(topic, segment, base, writer_id, producers, lineage, base if flushed is None else flushed)
     return await store.create_log(topic.name, segment.id, base, writer_id, preamble)
 
 
 async def put_empty_log_file(
-    store: SegmentStore, topic: Topic, segment: Segment, base: int, broker: str, producers: Iterable[ProducerState]
+    store: SegmentStore,
+    topic: Topic,
+    segment: Segment,
+    base: int,
+    broker: str,
+    producers: Iterable[ProducerState],
+    *,
+    lineage: Sequence[Segment] = (),
 ) -> None:
     """Put down a log file without a record, durable before it has its name; see ``core.files.retention``.
 
     Args:
         base: the end of the segment, all of which is fsynced.
         producers: as of ``base``.
+        lineage: the segment and those it comes from: see ``core.lineage.provenance``.
 
     Raises:
         StorageFailed: the storage refused.
     """
     for repeats in count():
         writer_id = synced_writer(broker, repeats)
-        preamble = _preamble(topic, segment, base, writer_id, producers, base)
+        preamble = _preamble(topic, segment, base, writer_id, producers, lineage, base)
         try:
             await store.put_log(topic.name, segment.id, base, writer_id, preamble)
         except AlreadyExists:
@@ -58,7 +68,13 @@ async def put_empty_log_file(
 
 
 def _preamble(
-    topic: Topic, segment: Segment, base: int, writer_id: str, producers: Iterable[ProducerState], flushed: int
+    topic: Topic,
+    segment: Segment,
+    base: int,
+    writer_id: str,
+    producers: Iterable[ProducerState],
+    lineage: Sequence[Segment],
+    flushed: int,
 ) -> bytes:
     return encode_preamble(
         LogPreamble(
@@ -69,5 +85,7 @@ def _preamble(
             writer=writer_id,
             flushed=flushed,
             producers=tuple(producers),
+            lineage=tuple(lineage),
+            origin=topic if not segment.predecessors and base == segment.start_offset else None,
         )
     )

@@ -63,8 +63,8 @@ class OpenSegment:
             roll_bytes=roll_bounds(topic, context.config).size_bytes,
             env=context.env,
             ask_sync=self._ask_sync,
+            provenance=context.provenance,
         )
-        self._opened_s = asyncio.get_running_loop().time()
         self._context = context
         self._fate = SegmentFate(segment, self.log)
         self._followers = Followers(
@@ -195,9 +195,9 @@ class OpenSegment:
         )
 
     @property
-    def asked_back_s(self) -> float:
-        """For how long producers may still repeat what they sent to earlier segments; below 0: not any more."""
-        return self._context.config.producer_idle_s - (self._loop.time() - self._opened_s)
+    def producer_idle_s(self) -> float:
+        """Seconds after which a producer repeats nothing that it sent."""
+        return self._context.config.producer_idle_s
 
     def adopt_producer(self, state: ProducerState) -> None:
         """Go on from what an earlier segment holds of a producer that is not known here. Raises as

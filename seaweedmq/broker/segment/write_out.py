@@ -9,6 +9,7 @@ than nothing. But its name is taken, so every attempt has another one.
 import asyncio
 import logging
 import random
+from collections.abc import Callable, Sequence
 
 from seaweedmq.broker.segment.log_file import create_log_file
 from seaweedmq.codec.paths import log_path
@@ -30,13 +31,21 @@ class ReplicaWriter:
     """What a replica holds, on its way to the files. The replica takes no frames any more once ``run`` was called."""
 
     def __init__(
-        self, store: SegmentStore, topic: Topic, segment: Segment, replica: Replica, broker_id: str, rng: random.Random
+        self,
+        store: SegmentStore,
+        topic: Topic,
+        segment: Segment,
+        replica: Replica,
+        broker_id: str,
+        rng: random.Random,
+        provenance: Callable[[Segment], Sequence[Segment]] = lambda segment: (segment,),
     ) -> None:
         self.topic = topic
         self.segment = segment
         self.is_done = False
         """All that the replica held is fsynced in a file."""
         self._store = store
+        self._provenance = provenance
         self._replica = replica
         self._broker_id = broker_id
         self._pause_s = backoff(rng, 0.1, RETRY_S_MAX)
@@ -108,7 +117,13 @@ class ReplicaWriter:
             name = self._next_name()
             try:
                 return await create_log_file(
-                    self._store, self.topic, self.segment, base, name, self._replica.producers_below(base)
+                    self._store,
+                    self.topic,
+                    self.segment,
+                    base,
+                    name,
+                    self._replica.producers_below(base),
+                    lineage=self._provenance(self.segment),
                 )
             except StorageFailed:
                 self._leave(base, log_path(self.topic.name, self.segment.id, base, name))  # perhaps half made

@@ -73,13 +73,13 @@ class Descriptions:
 
     def _is_newer(self, awaited: AwaitedTopic) -> bool:
         """Than what is known to who waits for it."""
-        return self._is_known(awaited) and self._view.topic_revision(awaited.name) > awaited.above
+        return self._is_known(awaited) and self._view.topic_version(awaited.name) > awaited.above
 
     async def stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
         """See ``model.calls.TopicStats``."""
         await self.catch_up(name)
         description = describe(self._view, name, OPEN)
-        primaries = sorted({s.primary for s in description.segments})
+        primaries = sorted({s.primary for s in description.segments if not s.problem})
         gone = [p for p in primaries if p not in description.addresses]
         if gone:
             raise Unavailable(f"broker {gone[0]} is gone and its segments of {name} are being moved: try again")

@@ -1,20 +1,20 @@
-"""What Kafka's producers had stored in the segments that an open one succeeds: there they go on counting.
+"""Kafka producer state inherited from predecessors.
 
-Nothing of it is looked for when a segment is opened, for that may be one of hundreds which a dead broker had. Only a
-frame of a producer that is not known here asks: first the records of the earlier segments, which are in memory, then
-their log files where a record had no room for everybody. Which frames were the last is in the log files alone, and
-asked for when one of them is sent again.
+The broker loads none of it when it opens a segment, for that may be one of hundreds which a dead broker had. The first
+frame of a producer that its table does not know starts the search: the records of the earlier segments, which are in
+memory, then their log files where a record had no room for every producer. The last frames are in the log files alone,
+which are read when one of them is sent again. ``core.lineage.elders`` has the rule by which the search ends.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from seaweedmq.broker.segment.primary import OpenSegment
-from seaweedmq.broker.serve.sealed_producers import OFFSETS_TIMEOUT_S, SealedProducers
+from seaweedmq.broker.serve.sealed_producers import OFFSETS_TIMEOUT_S, FoundProducers, SealedProducers
 from seaweedmq.codec.frame import FrameHeader
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.core.lineage.elders import elders
+from seaweedmq.core.lineage.elders import READ_MAX, elders, leaves_gap
 from seaweedmq.errors import Corrupt, NotFound, StorageFailed, Unavailable
 from seaweedmq.model.producer import is_kafka_producer
 from seaweedmq.model.segment import ProducerState, Segment
@@ -26,7 +26,7 @@ FILES_TIMEOUT_S = 3.0
 
 
 class Heritage:
-    """Of one open segment."""
+    """Producer state that one open segment inherits."""
 
     def __init__(self, segment: OpenSegment, view: ClusterView, sealed: SealedProducers) -> None:
         self._segment = segment
@@ -45,7 +45,7 @@ class Heritage:
             return
         table = self._segment.log.producers
         if header.producer_id not in table:
-            state = await self._state(header.producer_id)
+            state = await self._state(header)
             if state is not None and header.producer_id not in table:
                 self._segment.adopt_producer(state)
         if self._may_be_older(header):
@@ -57,34 +57,67 @@ class Heritage:
         )
 
     def _elders(self) -> Iterator[Segment]:
-        """As of the metadata now: none once nobody who was not here since can repeat anything any more."""
-        segment = self._segment.segment
-        return elders(segment, self._view.segments_of(segment.topic), self._segment.asked_back_s)
+        """The earlier segments as of the metadata now."""
+        segment, view = self._segment.segment, self._view
+        known = view.segments_of(segment.topic)
+        return elders(segment, known, view.sealed_for_s, self._segment.producer_idle_s)
 
-    async def _state(self, producer_id: int) -> ProducerState | None:
-        """Of the last earlier segment in which it stored something; None if it can not repeat anything of there."""
-        topic = self._segment.topic
+    async def _state(self, header: FrameHeader) -> ProducerState | None:
+        """Return the producer's state in the last earlier segment that knows it; None if it may begin anywhere."""
+        between: list[Segment] = []
+        """Later segments that do not name it, and lived for longer than this broker saw: they may have forgotten it."""
+        later: Segment | None = None
+        files_read = 0
         for elder in self._elders():
-            recorded = self._sealed.recorded(topic, elder).get(producer_id)
-            if recorded is not None:
-                return ProducerState(
-                    producer_id=producer_id,
-                    producer_epoch=recorded.producer_epoch,
-                    next_sequence=recorded.next_sequence,
-                )
-            if elder.sequences_complete:
-                continue
-            try:
-                async with asyncio.timeout(FILES_TIMEOUT_S):
-                    found = await self._sealed.recovered(topic, elder)
-            except TimeoutError:
-                raise Unavailable(
-                    f"what producer {producer_id} had stored in {elder} is still being read from its log files: retry"
-                ) from None
-            # Who is missing there, too, has stored nothing, or longer ago than log files stay.
+            if later is not None and later.end_offset != later.start_offset and not self._view.saw_sealing(elder):
+                between.append(later)
+            state = self._recorded_state(elder, header.producer_id)
+            if state is None and not elder.sequences_complete and elder.end_offset != elder.start_offset:
+                if files_read == READ_MAX:
+                    return None
+                files_read += 1
+                found = await self._recovered(elder, header.producer_id)
+                state = found.states.get(header.producer_id)
+                if state is None and not found.is_complete:
+                    return None  # log files stay for as long as producers repeat anything
+            if state is not None:
+                if between and leaves_gap(state, header.producer_epoch, header.first_sequence):
+                    return await self._state_behind_a_gap(header.producer_id, between, state)
+                return state
+            later = elder
+        return None
+
+    async def _state_behind_a_gap(
+        self, producer_id: int, between: Sequence[Segment], state: ProducerState
+    ) -> ProducerState | None:
+        """Return where a producer is whose frame does not continue ``state``, as the log files of the segments in
+        between show; None if they may have held more of it than is left."""
+        if len(between) > READ_MAX:
+            return None
+        for elder in between:
+            found = await self._recovered(elder, producer_id)
             if producer_id in found.states:
                 return found.states[producer_id]
-        return None
+            if found.begins_at > elder.start_offset:
+                return None
+        return state
+
+    def _recorded_state(self, elder: Segment, producer_id: int) -> ProducerState | None:
+        recorded = self._sealed.recorded(self._segment.topic, elder).get(producer_id)
+        if recorded is None:
+            return None
+        return ProducerState(
+            producer_id=producer_id, producer_epoch=recorded.producer_epoch, next_sequence=recorded.next_sequence
+        )
+
+    async def _recovered(self, elder: Segment, producer_id: int) -> FoundProducers:
+        try:
+            async with asyncio.timeout(FILES_TIMEOUT_S):
+                return await self._sealed.recovered(self._segment.topic, elder)
+        except TimeoutError:
+            raise Unavailable(
+                f"what producer {producer_id} had stored in {elder} is still being read from its log files: retry"
+            ) from None
 
     async def _learn_frames(self, header: FrameHeader) -> None:
         """Where the last frames of the producer are, until the one of this header is among them. It is stored, so that

@@ -11,7 +11,7 @@ from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.errors import NotFound, StaleMetadata
+from seaweedmq.errors import Corrupt, NotFound, StaleMetadata
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import Topic, TopicName, created_again
 
@@ -57,6 +57,7 @@ class Lookup:
         Raises:
             NotFound: no such topic or segment.
             StaleMetadata: another broker is the primary, or this one has lost it.
+            Corrupt: If the segment cannot be recovered; names the file.
         """
         try:
             async with asyncio.timeout(METADATA_LAG_S):
@@ -65,7 +66,7 @@ class Lookup:
                     found = self.try_segment(name, number, uid)
                     if found:
                         return found
-                    if self._is_pruned(name, number):
+                    if self._is_pruned(name, number) or self._has_problem(name, number):
                         break
                     await self.view.wait_change(seen)
         except TimeoutError:
@@ -75,6 +76,10 @@ class Lookup:
     def _is_pruned(self, name: TopicName, number: int) -> bool:
         topic = self.view.topics.get(name)
         return topic is not None and number in topic.pruned
+
+    def _has_problem(self, name: TopicName, number: int) -> bool:
+        segment = self.view.segment(SegmentId(name, number))
+        return segment is not None and bool(segment.problem)
 
     def try_segment(self, name: TopicName, number: int, uid: int = 0) -> Found | None:
         """As :meth:`segment`, without waiting."""
@@ -93,7 +98,7 @@ class Lookup:
         """The topic's Arrow schema."""
         return None if topic.schema is None else _decoded(topic.schema)
 
-    def _missing(self, name: TopicName, number: int, uid: int) -> NotFound | StaleMetadata:
+    def _missing(self, name: TopicName, number: int, uid: int) -> NotFound | StaleMetadata | Corrupt:
         topic = self.view.topics.get(name)
         if topic is None:
             return NotFound(f"there is no topic {name}: create it with `seaweedmq topic create {name}`")
@@ -107,6 +112,8 @@ class Lookup:
             )
         if segment is None:
             return NotFound(f"topic {name} has no segment {number}: refresh the metadata")
+        if segment.problem:
+            return Corrupt(segment.problem)
         primary = self.view.brokers.get(segment.primary)
         where = f"broker {primary.id} at {primary.address}" if primary else f"broker {segment.primary}, which is gone"
         return StaleMetadata(f"segment {segment} is served by {where}, not here: refresh the metadata")

@@ -138,6 +138,8 @@ class FoundProducers:
         self.states: dict[int, ProducerState] = {p.producer_id: p for p in recovered.producers}
         self.is_complete = recovered.producers_complete
         """Whether who is missing has stored nothing that it may still repeat."""
+        self.begins_at = recovered.begins_at
+        """Offset below which nothing was read: a producer that stored something only there may be missing."""
         self.weight = sum(1 + len(p.recent) for p in recovered.producers)
 
 

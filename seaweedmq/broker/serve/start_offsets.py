@@ -3,12 +3,13 @@
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import SeaweedMQError
+from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import SegmentStore
 
@@ -26,7 +27,7 @@ class _Listing:
     at: float = -math.inf
     """Loop time of the last one; -inf before the first."""
     starts: dict[int, int] = field(default_factory=dict)
-    """Segment -> lowest offset that is in its files. It only ever rises."""
+    """Segment -> offset below which retention removed its records. It only ever rises."""
     refreshing: asyncio.Task[None] | None = None
 
 
@@ -45,7 +46,10 @@ class StartOffsets:
         self._listings: dict[TopicName, _Listing] = {}
 
     async def of(self, topic: Topic) -> Mapping[int, int]:
-        """Segment -> lowest offset in its files, of segments that have any."""
+        """Return segment -> offset below which retention removed its records.
+
+        With retention it has the segments that have files, else those of which it removed records when it was on.
+        """
         listing = self._listings.get(topic.name)
         if listing is None or listing.uid != topic.uid:
             listing = self._listings[topic.name] = _Listing(topic.uid)
@@ -56,14 +60,14 @@ class StartOffsets:
         return listing.starts
 
     def _is_old(self, listing: _Listing, topic: Topic) -> bool:
-        is_shrinking = topic.has_retention
+        is_shrinking = topic.expires
         return asyncio.get_running_loop().time() - listing.at >= (FRESH_S if is_shrinking else math.inf)
 
     async def _refresh(self, topic: Topic, listing: _Listing) -> None:
         try:
-            starts: dict[int, int] = {}
-            for file in await self._store.list_topic_files(topic.name):
-                starts[file.segment] = min(file.base_offset, starts.get(file.segment, file.base_offset))
+            starts = dict(await self._store.removed(topic.name, topic.uid))
+            if topic.expires:
+                starts = _kept_from(await self._store.list_topic_files(topic.name), starts)
             listing.starts, listing.at = starts, asyncio.get_running_loop().time()
         except SeaweedMQError as error:
             log.info("%s: figures have start offsets of before: %s", topic.name, error)
@@ -71,3 +75,11 @@ class StartOffsets:
             listing.refreshing = None
             for name in self._listings.keys() - self._view.topics.keys():
                 del self._listings[name]
+
+
+def _kept_from(files: Iterable[SegmentFile], removed: Mapping[int, int]) -> dict[int, int]:
+    """Segment -> offset of the first record that is kept, of segments that have files."""
+    lowest: dict[int, int] = {}
+    for file in files:
+        lowest[file.segment] = min(file.base_offset, lowest.get(file.segment, file.base_offset))
+    return {segment: max(base, removed.get(segment, 0)) for segment, base in lowest.items()}

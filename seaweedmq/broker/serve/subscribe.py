@@ -10,6 +10,7 @@ from seaweedmq.broker.serve.lookup import Found, Lookup
 from seaweedmq.broker.serve.tail import Standing, Tail, Tails, Taken
 from seaweedmq.errors import (
     Closed,
+    DataLoss,
     OutOfRange,
     ProtocolViolation,
     SeaweedMQError,
@@ -26,6 +27,7 @@ from seaweedmq.model.subscribe import (
     SubscribeReady,
     SubscribeReply,
     SubscribeRequest,
+    SubscribeSkipped,
 )
 from seaweedmq.ports import SegmentStore
 from seaweedmq.rpc.frames import pack_frames
@@ -52,13 +54,13 @@ class SubscribeService:
         if not isinstance(opening, SubscribeOpen):
             raise ProtocolViolation("a subscribe stream begins with SubscribeOpen: send that first")
         found = await self._lookup.segment(opening.topic, opening.segment, opening.topic_uid)
-        start = await self._resolve(found, opening.start)
+        start = await self._resolve(found, opening.start, skip_missing=opening.skip_missing)
         yield SubscribeReady(start_offset=start, high_watermark=found.high_watermark)
         tail = self._tails.at(found, start)
         credit = _Credit(opening.credit_bytes)
         reading = asyncio.create_task(credit.read(requests), name=f"credit for {found.segment}")
         try:
-            async with aclosing(self._deliver(tail, credit)) as replies:
+            async with aclosing(self._deliver(tail, credit, opening.skip_missing)) as replies:
                 async for reply in replies:
                     yield reply
                     del reply  # a paused stream holds nothing
@@ -66,17 +68,27 @@ class SubscribeService:
             reading.cancel()
             await asyncio.wait({reading})
 
-    async def _deliver(self, tail: Tail, credit: "_Credit") -> AsyncGenerator[SubscribeReply, None]:
+    async def _deliver(self, tail: Tail, credit: "_Credit", skip_missing: bool) -> AsyncGenerator[SubscribeReply, None]:
         try:
             while (standing := await tail.look()) is not Standing.ENDED:
                 credit.check()
                 if standing is Standing.CAUGHT_UP:
                     await tail.change(credit.broken)
-                elif credit.bytes <= 0:
+                    continue
+                if credit.bytes <= 0:
                     tail.offer()
                     await credit.change()
                     tail.keep()
-                elif await tail.ready():
+                    continue
+                try:
+                    is_ready = await tail.ready()
+                except DataLoss as loss:
+                    if not skip_missing:
+                        raise
+                    skipped = await tail.skip(loss)
+                    yield SubscribeSkipped(start_offset=skipped.start, end_offset=skipped.stop)
+                    continue
+                if is_ready:
                     size, held = await self._memory_for(tail, credit)
                     with self.sending.writing(held), _passing_on(tail):
                         if (message := _message(tail.take(size))) is not None:
@@ -97,8 +109,8 @@ class SubscribeService:
             held = await self.sending.take(size)
         return size, held
 
-    async def _resolve(self, found: Found, start: Start) -> int:
-        """The offset at which delivery begins, never below what retention left."""
+    async def _resolve(self, found: Found, start: Start, *, skip_missing: bool) -> int:
+        """Return the offset at which delivery begins, never below what retention left."""
         high_watermark = found.high_watermark
         if start.kind is StartKind.LATEST:
             return high_watermark
@@ -109,7 +121,8 @@ class SubscribeService:
                 found.segment.id,
                 start.value,
                 high_watermark,
-                start_offset=found.low_watermark,
+                start_offset=max(found.segment.start_offset, found.low_watermark),
+                skip_missing=skip_missing,
             )
             return high_watermark if at is None else at.offset
         earliest = min(await earliest_offset(self._store, found.topic, found.segment), high_watermark)

@@ -1,5 +1,6 @@
 """Reading a segment from an offset on, for whatever door passes it on: from memory, else from files, to its end."""
 
+import logging
 from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
@@ -8,13 +9,18 @@ from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.memory.file_turn import FileTurn
 from seaweedmq.broker.serve.lookup import Found, Lookup
 from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
-from seaweedmq.errors import Corrupt, NotFound, OutOfRange
+from seaweedmq.errors import Corrupt, DataLoss, NotFound, OutOfRange
 from seaweedmq.model.frames import Frames
 from seaweedmq.ports import SegmentStore
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.storage.logs.log_index import LogIndex
 from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.read.recovery import earliest_offset
+
+log = logging.getLogger(__name__)
+
+LOSSES_REMEMBERED_MAX = 1_000
+"""Gaps that were logged; beyond that they may be logged again."""
 
 
 class Standing(Enum):
@@ -53,6 +59,7 @@ class Tail:
         found: Found,
         position: int,
         chunk_bytes: int,
+        losses: "Losses",
     ) -> None:
         """
         Args:
@@ -63,6 +70,7 @@ class Tail:
             found: the segment, as it is now.
             position: offset to begin at.
             chunk_bytes: about how much is read, and taken, at once.
+            losses: logs records that are missing.
         """
         self.position = position
         """Offset after what was taken; where it begins, frames may begin below."""
@@ -73,6 +81,7 @@ class Tail:
         self._index = index
         self._reading = reading
         self._chunk_bytes = chunk_bytes
+        self._losses = losses
         self._turn: FileTurn | None = None
         self._largest_bytes = 0
         """Of what was read from files at once."""
@@ -121,6 +130,7 @@ class Tail:
         Raises:
             OutOfRange: retention removed what lies at the position.
             NotFound: the topic was deleted.
+            DataLoss: committed records are missing at the position, and nothing explains it; see ``skip``.
             Corrupt, StorageFailed: as ``reader.read_segment``.
         """
         if self._turn is None:
@@ -130,13 +140,23 @@ class Tail:
         try:
             if await self._turn.more():
                 return True
-        except (OutOfRange, NotFound, Corrupt) as error:
+        except (OutOfRange, NotFound, Corrupt, DataLoss) as error:
             self._check_exists()  # with its topic a segment loses its files
-            if isinstance(error, Corrupt):
+            if isinstance(error, Corrupt | DataLoss):
                 await self._check_kept()
+            if isinstance(error, DataLoss):
+                self._losses.add(error)
             raise
         await self.close()
         return False
+
+    async def skip(self, loss: DataLoss) -> range:
+        """Continue behind records that ``ready`` found to be missing; return their offsets."""
+        assert loss.end_offset is not None
+        await self.close()
+        skipped = range(self.position, loss.end_offset)
+        self.position = loss.end_offset
+        return skipped
 
     def next_bytes(self, bytes_max: int) -> int:
         """What ``take`` would give now. Requires ``ready``."""
@@ -211,15 +231,14 @@ class Tail:
         return turn
 
     async def _check_kept(self) -> None:
-        """Raise OutOfRange if retention removed what is wanted, though a file that begins below was left over."""
-        found = self.found
-        if found.topic.has_retention:
-            earliest = await earliest_offset(self._store, found.topic, found.segment)
-            if self.position < earliest:
-                raise OutOfRange(
-                    f"{found.segment}: offset {self.position} was removed by retention, the lowest that is kept is "
-                    f"{earliest}: start from the earliest"
-                ) from None
+        """Raise OutOfRange if retention or a low watermark removed what is wanted since the last look."""
+        topic, segment = self._lookup.view.topics[self.found.topic.name], self.found.segment
+        earliest = await earliest_offset(self._store, topic, segment)
+        if self.position < earliest:
+            raise OutOfRange(
+                f"{segment}: offset {self.position} was removed by retention, the lowest that is kept is {earliest}: "
+                "start from the earliest"
+            ) from None
 
     def _check_exists(self) -> None:
         """Raise NotFound if the topic was deleted, even if another one has its name now."""
@@ -227,6 +246,23 @@ class Tail:
         topic = self._lookup.view.topics.get(mine.name)
         if topic is None or topic.uid != mine.uid:
             raise NotFound(f"topic {mine.name} was deleted")
+
+
+class Losses:
+    """A log of missing records that names each gap once, however many readers meet it."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    def add(self, loss: DataLoss) -> None:
+        """Log the gap unless it was logged before."""
+        text = str(loss)
+        if text in self._known:
+            return
+        if len(self._known) >= LOSSES_REMEMBERED_MAX:
+            self._known.clear()
+        self._known.add(text)
+        log.error("data loss: %s", text)
 
 
 class Tails:
@@ -238,7 +274,10 @@ class Tails:
         self._reading = reading
         self._chunk_bytes = chunk_bytes
         self._index = LogIndex()
+        self._losses = Losses()
 
     def at(self, found: Found, offset: int) -> Tail:
         """The position of that offset in a segment. Close it after use."""
-        return Tail(self._lookup, self._store, self._index, self._reading, found, offset, self._chunk_bytes)
+        return Tail(
+            self._lookup, self._store, self._index, self._reading, found, offset, self._chunk_bytes, self._losses
+        )

@@ -15,6 +15,7 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import SegmentStore, TableConverter
+from seaweedmq.runtime.log_once import Complaints
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class AutoCompaction:
         self._converter = converter
         self._cpu_share = cpu_share
         self._pause_s = max(config.maintenance_interval_s, config.log_grace_s / 4)
+        self._complaints = Complaints(log)
         self._due: dict[TopicName, float] = {}
         """Event loop time, seconds, at which a topic is worth a look again. Those that are not in it are due."""
         self._damaged: dict[tuple[TopicName, int, int], float] = {}
@@ -62,10 +64,12 @@ class AutoCompaction:
         steps = STEPS_MAX
         for name, topic in wanted.items():
             if steps and self._is_calm() and self._due.get(name, now) <= now:
+                what = f"merging tables of {name}"
                 try:
                     steps = await self._topic(topic, steps)
+                    self._complaints.over(what)
                 except SeaweedMQError as error:
-                    log.warning("%s: tables not merged now, tried again soon: %s", name, error)
+                    self._complaints.add(what, error)
                 if steps:
                     self._due[name] = self._loop.time() + self._pause_s
 

@@ -18,6 +18,7 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import SegmentStore, TableConverter
+from seaweedmq.runtime.log_once import Complaints
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,6 @@ class Conversion:
         self._converter = converter
         self._segments = segments
         self._cpu_share = cpu_share
-        self._interval_s = config.maintenance_interval_s
         self._bounds = ConversionBounds(
             backlog_bytes_max=config.conversion_backlog_bytes_max, delay_s_max=config.conversion_delay_s_max
         )
@@ -62,6 +62,7 @@ class Conversion:
         self._since_before_s: dict[str, float] = {}
         """The same as of the last round."""
         self._converted: set[TopicName] = set()
+        self._complaints = Complaints(log)
         self._loop = asyncio.get_running_loop()
 
     async def round(self) -> set[TopicName]:
@@ -87,11 +88,13 @@ class Conversion:
         for name in self._shares.keys() - self._view.topics.keys():
             del self._shares[name]
         for topic in list(self._view.topics.values()):
+            what = f"search for log files of {topic.name} that are not converted"
             try:
                 async for work in self._of_sealed(topic):
                     yield work
+                self._complaints.over(what)
             except SeaweedMQError as error:
-                log.warning("%s: sealed segments not looked after now, tried again soon: %s", topic.name, error)
+                self._complaints.add(what, error)
 
     def _of_open(self, segment: OpenSegment) -> _Work:
         async def convert() -> _Work | None:
@@ -145,14 +148,13 @@ class Conversion:
         now = self._view.topics.get(topic.name)
         if now is None or now.uid != topic.uid:
             return False  # it was deleted, even if there is another one of its name
+        what = f"conversion of log files of {topic.name}#{logs[0].segment}"
         try:
             tables = await self._converter.convert(now, logs, end_offset)
-        except Corrupt as error:
-            log.error("not converted, the log files stay as they are: %s", error)
-            return False
         except SeaweedMQError as error:
-            log.warning("not converted now, tried again in %.0f s: %s", self._interval_s, error)
+            self._complaints.add(what, error, logging.ERROR if isinstance(error, Corrupt) else None)
             return False
+        self._complaints.over(what)
         log.info("%s: %d log files became %s", topic.name, len(logs), ", ".join(t.path for t in tables) or "nothing")
         self._converted.add(topic.name)
         return True

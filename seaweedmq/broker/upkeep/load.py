@@ -10,9 +10,12 @@ from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerLoad, EtcdAccess, SegmentLoad
 from seaweedmq.ports import BrokerApi, Environment
+from seaweedmq.runtime.log_once import Complaints
 from seaweedmq.runtime.retrying import backoff, retrying
 
 log = logging.getLogger(__name__)
+
+REPORTING = "load report"
 
 
 class LoadReporter:
@@ -31,6 +34,7 @@ class LoadReporter:
         interval_s: float,
     ) -> None:
         """``dial`` takes a broker id; Unavailable if it is gone."""
+        self._complaints = Complaints(log)
         self._broker_id = broker_id
         self._view = view
         self._env = env
@@ -46,7 +50,8 @@ class LoadReporter:
         """Report until cancelled, to one leader after the other. Whatever goes wrong with it, serving goes on."""
         while True:
             pause_s = backoff(self._env.rng, 0.1, self._interval_s)
-            await retrying(pause_s, on=SeaweedMQError, told=_complain)(self._report)
+            await retrying(pause_s, on=SeaweedMQError, told=self._complain)(self._report)
+            self._complaints.over(REPORTING)
 
     async def _report(self) -> None:
         """To whoever leads now, until somebody else does: a frozen leader would never end the stream."""
@@ -107,7 +112,6 @@ class LoadReporter:
             etcd=self._etcd(),
         )
 
-
-def _complain(_: int, error: BaseException) -> None:
-    if isinstance(error, SeaweedMQError) and not error.retryable:
-        log.warning("load is not reported now, trying on: %s", error)
+    def _complain(self, _: int, error: BaseException) -> None:
+        if isinstance(error, SeaweedMQError) and not error.retryable:
+            self._complaints.add(REPORTING, error)

@@ -35,7 +35,7 @@ class Share:
     def take(self) -> list[Segment]:
         """Segments to convert that are not settled yet."""
         seen, live = self._seen, tuple(self._view.brokers)
-        self._seen = self._view.topic_revision(self._name), live
+        self._seen = self._view.topic_version(self._name), live
         if seen[1] != live:
             self._others.clear()
         if seen != self._seen:

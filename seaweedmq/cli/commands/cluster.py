@@ -1,16 +1,22 @@
-"""`seaweedmq cluster ...`: what the leader knows of the cluster."""
+"""`seaweedmq cluster ...`: the state of the cluster as its leader has it, and the recovery of its etcd."""
 
-from typing import Annotated
+import asyncio
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seaweedmq.cli.fields import broker_fields, cluster_fields, decision_fields
 from seaweedmq.cli.live import watch
 from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, WatchOption
-from seaweedmq.cli.output import Output, say, show_done, show_fields, show_json, show_rows
+from seaweedmq.cli.output import Output, fail, note, say, show_done, show_fields, show_json, show_rows
 from seaweedmq.model.broker import ClusterStatus
+from seaweedmq.model.config import BrokerConfig
 
-app = typer.Typer(help="Look at the cluster, drain brokers, balance.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from seaweedmq.broker.recovery.plan import Plan
+    from seaweedmq.cli.servers.recovery import Ends
+
+app = typer.Typer(help="Look at the cluster, drain brokers, balance, recover etcd.", no_args_is_help=True)
 
 COLUMNS = [
     "broker",
@@ -28,6 +34,7 @@ COLUMNS = [
     "lease_s",
     "etcd",
 ]
+LEASE_TTL_S = BrokerConfig().lease_ttl_s
 DECISION_COLUMNS = ["at", "kind", "topic", "segments", "reason"]
 
 
@@ -96,6 +103,75 @@ def rebalance(context: typer.Context, bootstrap: BootstrapOption = None, output:
     with common.connect() as client:
         rows = [decision_fields(decision) for decision in client.admin.rebalance()]
     show_rows(rows, DECISION_COLUMNS, common.output, empty="nothing to do: the cluster is balanced")
+
+
+@app.command()
+def recover(
+    context: typer.Context,
+    storage: Annotated[
+        str, typer.Option(metavar="URI", help="Storage of the cluster: a path or file:///path.", show_default=False)
+    ],
+    etcd: Annotated[
+        str, typer.Option(metavar="HOST:PORT[,...]", help="etcd endpoints of the cluster.", show_default=False)
+    ],
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Carry the plan out; without it nothing changes.", show_default=False)
+    ] = False,
+    lease_ttl: Annotated[
+        float,
+        typer.Option(metavar="S", min=1, help="Longest lease of a broker: seconds to wait before anything is written."),
+    ] = LEASE_TTL_S,
+    etcd_timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Seconds to wait for etcd.")] = 30,
+    output: OutputOption = None,
+) -> None:
+    """Rebuild a lost or restored etcd from the storage: print the plan, and carry it out with --apply.
+
+    Brokers that refuse to serve may run meanwhile, and serve by themselves afterwards. A second run has nothing to do;
+    one that was interrupted is run again.
+    """
+    common = Common.of(context, None, output)
+    # Imported here: commands that only query brokers need no client of etcd.
+    from seaweedmq.cli.plans import TOPIC_COLUMNS, plan_fields, plan_lines, plan_row
+    from seaweedmq.cli.servers.recovery import run_recovery
+
+    ends: Ends = {}
+
+    def show_plan(plan: "Plan", found: "Ends") -> None:
+        nonlocal ends
+        ends = found
+        if common.output is Output.JSON or not plan.is_due:
+            return
+        fields = plan_fields(plan, ends, is_applied=False)
+        show_fields(plan_lines(fields, plan), common.output)
+        say("")
+        show_rows([plan_row(topic) for topic in fields["topics"]], TOPIC_COLUMNS, common.output, empty="no topics")
+        damaged = [
+            f"{topic['topic']}: segment {segment['id']} cannot be read to its end: {segment['problem']}"
+            for topic in fields["topics"]
+            for segment in topic["segments"]
+            if segment["problem"]
+        ]
+        for text in (*plan.notes, *damaged):
+            say(f"note: {text}")
+        for text in plan.problems:
+            say(f"problem: {text}")
+        if apply and not plan.problems:
+            note(f"waiting for the leases of brokers to end, {lease_ttl:g} s")
+
+    plan = asyncio.run(run_recovery(storage, etcd, etcd_timeout, apply=apply, planned=show_plan, lease_ttl_s=lease_ttl))
+    is_applied = apply and plan.is_due and not plan.problems
+    if common.output is Output.JSON:
+        show_json(plan_fields(plan, ends, is_applied=is_applied))
+    if not plan.is_due:
+        if common.output is Output.TABLE:
+            say(f"nothing to do: etcd and storage {storage} are in step, cluster {plan.cluster_id}")
+    elif plan.problems:
+        fail(f"{len(plan.problems)} problems keep etcd from being recovered, and nothing was changed: mend them first")
+    elif is_applied:
+        if common.output is Output.TABLE:
+            say(f"recovered: etcd has cluster {plan.cluster_id}, generation {plan.generation}; brokers serve it")
+    else:
+        note("nothing was changed: add --apply to carry the plan out")
 
 
 def _status(common: Common) -> ClusterStatus:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from seaweedmq.cli.fields import segments_fields
+from seaweedmq.cli.live.watch import read_stats
 from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, checked_topic
 from seaweedmq.cli.output import show_done, show_rows
 from seaweedmq.model.description import TopicDescription
@@ -38,7 +39,7 @@ def list_(
     common = Common.of(context, bootstrap, output)
     name = checked_topic(topic)
     with common.connect() as client:
-        rows = segments_fields(client.admin.describe_topic(name), client.admin.topic_stats(name))
+        rows = segments_fields(client.admin.describe_topic(name), read_stats(client.admin, name))
     show_rows(rows, COLUMNS, common.output)
 
 

@@ -9,7 +9,16 @@ from typing import Annotated, NoReturn
 import pyarrow as pa
 import typer
 
-from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, checked_topic, parse_start
+from seaweedmq.cli.options import (
+    BootstrapOption,
+    Common,
+    OnMissing,
+    OnMissingOption,
+    OutputOption,
+    TopicArgument,
+    checked_topic,
+    parse_start,
+)
 from seaweedmq.cli.output import progress, write
 from seaweedmq.cli.records import json_out
 
@@ -46,6 +55,7 @@ def subscribe(
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait for new records instead of ending at the last.")
     ] = False,
+    on_missing: OnMissingOption = OnMissing.FAIL,
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
@@ -65,7 +75,12 @@ def subscribe(
         records = 0
         with (
             client.subscriber(
-                name, group=group, start=begin, limit=limit, stop_at=None if follow else "latest"
+                name,
+                group=group,
+                start=begin,
+                limit=limit,
+                stop_at=None if follow else "latest",
+                on_missing=on_missing.value,
             ) as subscriber,
             progress("records", shown=shown) as bars,
         ):

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
-from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, checked_topic, size_bytes
+from seaweedmq.cli.options import (
+    BootstrapOption,
+    Common,
+    OnMissing,
+    OnMissingOption,
+    OutputOption,
+    TopicArgument,
+    checked_topic,
+    size_bytes,
+)
 from seaweedmq.cli.output import EXIT_FAILED, Output, note, progress, say, show_done, show_json, show_rows
 from seaweedmq.cli.spark_session import spark_session
 from seaweedmq.core.files.compaction import TARGET_BYTES
@@ -212,6 +221,7 @@ def export(
     topic: TopicArgument,
     iceberg: Annotated[str, typer.Option(metavar="CATALOG", help="Where to register them.", show_default=False)],
     storage: StorageOption,
+    on_missing: OnMissingOption = OnMissing.FAIL,
     output: OutputOption = None,
 ) -> None:
     """Register the topic's Parquet files with a catalog of Iceberg; nothing is copied."""
@@ -220,7 +230,7 @@ def export(
     root = _topic_folder(storage, name)
     from seaweedmq.storage.iceberg import export_iceberg
 
-    done = export_iceberg(root, TopicName.parse(name), iceberg)
+    done = export_iceberg(root, TopicName.parse(name), iceberg, skip_missing=on_missing is OnMissing.SKIP)
     said = f"registered {done.files:,} files of {name} with {iceberg} as {done.table}"
     for column, why in done.left_out.items():
         said += f"\nleft out: {column}, {why}"

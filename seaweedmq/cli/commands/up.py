@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from seaweedmq.cli.output import note, say
+from seaweedmq.cli.servers.config_file import read_config
 from seaweedmq.cli.servers.kafka import check_packages
 from seaweedmq.cli.servers.process import LogLevel, die_with_parent, until_signal
 from seaweedmq.runtime.local_folder import LOCAL_DATA
@@ -64,6 +65,7 @@ def up(
             kafka_port=kafka_port,
             etcd_endpoints=etcd,
             broker_options=options,
+            lease_ttl_s=read_config(config).lease_ttl_s,
         ) as cluster:
             say(f"ready {','.join(cluster.addresses)} pids {' '.join(map(str, cluster.pids))}")
             if kafka_port is not None:

@@ -33,12 +33,13 @@ FULL_CPU_SHARE = 0.9
 
 def cluster_view(status: ClusterStatus, now_us: int) -> RenderableType:
     """The brokers with their load, and what the leader decided last."""
-    lacking = status.under_replicated_segments
+    lacking, broken = status.under_replicated_segments, status.unrecoverable_segments
     head = Text.assemble(
         ("cluster", "bold"),
         f"  {_count(len(status.brokers), 'broker')}, {_count(status.topics, 'topic')}, "
         f"{_count(status.open_segments, 'open segment')}",
         (f", {lacking:,} of them under-replicated" if lacking else "", "bold red"),
+        (f", {broken:,} cannot be recovered: see topic describe" if broken else "", "bold red"),
         ("" if status.etcd == ETCD_OK else f"\netcd  {status.etcd}", "bold red"),
     )
     return Group(head, Text(), _brokers(status.brokers), Text(), _decisions(status.decisions, now_us))

@@ -3,6 +3,7 @@
 On a terminal the picture is drawn over the last one; in a pipe one plain picture, or JSON line, follows the other.
 """
 
+import logging
 import sys
 import time
 from collections.abc import Callable
@@ -15,8 +16,11 @@ import seaweedmq
 from seaweedmq.cli.fields import Fields, cluster_fields, description_fields
 from seaweedmq.cli.live.views import cluster_view, topic_view
 from seaweedmq.cli.output import Output, say, show, show_json
+from seaweedmq.errors import Unavailable
 from seaweedmq.model.broker import Decision
 from seaweedmq.model.description import SegmentStats, TopicDescription
+
+log = logging.getLogger(__name__)
 
 REFRESH_S = 1.0
 BAR_WIDTH_IN_PIPE = 100
@@ -42,7 +46,20 @@ def topic(admin: "seaweedmq.Admin", name: str, output: Output) -> None:
 
 def read_topic(admin: "seaweedmq.Admin", name: str) -> TopicFacts:
     """All that is known of a topic now, and of the leader's decisions. Raises NotFound."""
-    return admin.describe_topic(name), admin.topic_stats(name), admin.cluster_status().decisions
+    return admin.describe_topic(name), read_stats(admin, name), admin.cluster_status().decisions
+
+
+def read_stats(admin: "seaweedmq.Admin", name: str) -> tuple[SegmentStats, ...]:
+    """Return the figures of the topic's open segments; none while a primary does not answer, which hides nothing else.
+
+    Raises:
+        NotFound: If there is no such topic.
+    """
+    try:
+        return admin.topic_stats(name)
+    except Unavailable as error:
+        log.debug("no figures of %s: %s", name, error)
+        return ()
 
 
 def _watch(

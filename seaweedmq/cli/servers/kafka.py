@@ -46,7 +46,7 @@ def check_packages() -> None:
 
 
 def open_gateway(config: BrokerConfig) -> "Gateway | None":
-    """Bound to its address and not heard yet; None if Kafka clients are not to be listened for.
+    """Bound to its address, and not listening yet; None if Kafka clients are not to be listened for.
 
     Raises:
         AlreadyExists: the port is taken.

@@ -14,10 +14,12 @@ from pathlib import Path
 from seaweedmq.cli.output import note
 from seaweedmq.coordination.local import LocalEtcd
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, StorageFailed, Unavailable
+from seaweedmq.model.config import BrokerConfig
 from seaweedmq.runtime.local_folder import STORAGE
 
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 60.0
+ETCD_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 60.0
 """A broker that has not stopped by then is killed. Above LEAVE_TIMEOUT_S + REPLICAS_TIMEOUT_S of ``broker.broker``: so
 long it may write out what it follows of others, as long as storage or etcd fail."""
@@ -83,8 +85,11 @@ async def local_cluster(
     kafka_port: int | None = None,
     etcd_endpoints: str | None = None,
     broker_options: Sequence[str] = (),
+    lease_ttl_s: float = BrokerConfig().lease_ttl_s,
 ) -> AsyncIterator[LocalCluster]:
     """Start etcd (unless one is named) and brokers on the ports from ``port`` on; stop them all in the end.
+
+    If its own etcd has lost data that the storage has, the cluster recovers it; brokers serve nothing before that.
 
     Args:
         brokers: how many.
@@ -93,11 +98,14 @@ async def local_cluster(
         kafka_port: of the first broker for Kafka clients, 0 for any that are free; None: they are not listened for.
         etcd_endpoints: ``host:port[,host:port]`` of a running etcd.
         broker_options: handed to every broker.
+        lease_ttl_s: longest lease of a broker, also of one of an earlier start: a recovery waits for it.
 
     Raises:
         AlreadyExists: a port or the data folder is in use.
         StorageFailed: the data folder can not be made.
         Unavailable: a process ended while starting, or they did not find each other in time.
+        InvalidArgument: If etcd and storage belong to different clusters.
+        Conflict: If etcd is lost or behind the storage and cannot be recovered, or is not the cluster's own.
     """
     addresses = [f"{HOST}:{port + i}" for i in range(brokers)]
     kafka = [f"{HOST}:{kafka_port + i if kafka_port else 0}" for i in range(brokers)] if kafka_port is not None else []
@@ -118,6 +126,11 @@ async def local_cluster(
             await _spawn(children, address, str(etcd_endpoints), storage, options)
         if etcd is not None:
             await etcd.start()  # after the brokers, which wait for it, and take longer to begin
+        # Imported here: it loads while the brokers start.
+        from seaweedmq.cli.servers.recovery import recover_local
+
+        is_own = etcd is not None
+        await recover_local(str(storage), str(etcd_endpoints), ETCD_TIMEOUT_S, is_own=is_own, lease_ttl_s=lease_ttl_s)
         found = await _until_ready(children)
         yield LocalCluster(children, etcd, [found[child.process.pid] for child in children] if kafka else ())
 

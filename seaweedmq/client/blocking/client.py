@@ -23,6 +23,8 @@ from seaweedmq.client.publish.sent import Sent, SentTable
 from seaweedmq.client.start import StartAt, Timestamp
 from seaweedmq.client.subscribe import subscriber as aio_subscriber
 from seaweedmq.client.subscribe.messages import Message
+from seaweedmq.client.subscribe.options import OnMissing
+from seaweedmq.client.subscribe.reading import SkippedRecords
 from seaweedmq.errors import Closed
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Dialer, Environment
@@ -131,6 +133,11 @@ class Subscriber(_Context):
     def topic(self) -> str:
         """``namespace/name``."""
         return self._core.topic
+
+    @property
+    def skipped(self) -> Sequence[SkippedRecords]:
+        """Lost records that were skipped, by ``on_missing="skip"``: the last gaps, in the order of reading."""
+        return tuple(self._core.skipped)
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -282,6 +289,7 @@ class Client(_Context):
         stop_at: Literal["latest"] | None = None,
         timeout: float | None = None,
         columns: Sequence[str] | None = None,
+        on_missing: OnMissing = "fail",
     ) -> Subscriber: ...
 
     @overload
@@ -300,6 +308,7 @@ class Client(_Context):
         stop_at: Literal["latest"] | None = None,
         timeout: float | None = None,
         columns: Sequence[str] | None = None,
+        on_missing: OnMissing = "fail",
     ) -> GroupSubscriber: ...
 
     @overload
@@ -313,6 +322,7 @@ class Client(_Context):
         stop_at: Literal["latest"] | None = None,
         timeout: float | None = None,
         columns: Sequence[str] | None = None,
+        on_missing: OnMissing = "fail",
     ) -> Subscriber | GroupSubscriber: ...
 
     def subscriber(
@@ -331,6 +341,8 @@ class Client(_Context):
                 all its members have acknowledged that.
             timeout: end when nothing arrived for this many seconds.
             columns: of the batches; all by default.
+            on_missing: "fail": raise ``DataLoss`` where records are lost, which neither retention nor a low watermark
+                removed. "skip": continue behind them, with a warning and an entry in ``skipped``.
             member: with a group, a name of one's own; a later member of the same name fences the earlier.
             auto_ack: with a group, what was handed out is acknowledged when the next is asked for.
             max_deliveries: with a group, after so many a record goes to ``dead_letter``, by default

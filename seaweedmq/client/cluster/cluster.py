@@ -11,6 +11,7 @@ from typing import TypeVar
 from seaweedmq.client.cluster.news import TopicNews
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.retry import pauses, retrying
+from seaweedmq.core.lineage.problems import check_recoverable
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, Refused, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import ClusterStatus
 from seaweedmq.model.calls import AwaitTopics, Call, DescribeTopic, GetClusterStatus, ToldTopics
@@ -249,7 +250,9 @@ class Cluster:
 
         Raises:
             Unavailable: its primary is not alive, or no broker is.
+            Corrupt: If it cannot be recovered; names the file.
         """
+        check_recoverable(segment)
         if segment.is_open:
             address = description.addresses.get(segment.primary)
             if address is None:

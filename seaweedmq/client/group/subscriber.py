@@ -54,7 +54,8 @@ class GroupSubscriber(TopicReading):
         max_deliveries: after so many, a record goes to ``dead_letter``, by default ``<topic>.<group>.dead-letter``,
             which is created if it does not exist, with the source in headers ``dead-letter-...``.
         max_unacked: records handed out and not acknowledged, beyond which delivery waits.
-        limit, stop_at, timeout, columns: as of :class:`Subscriber`; ``stop_at="latest"`` waits for all members.
+        limit, stop_at, timeout, columns, on_missing: as of :class:`Subscriber`; ``stop_at="latest"`` waits for all
+            members.
     """
 
     def __init__(

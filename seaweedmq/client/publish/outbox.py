@@ -17,7 +17,7 @@ from seaweedmq.client.publish.routing import Routes, Trail
 from seaweedmq.client.publish.rows import Rows
 from seaweedmq.client.publish.window import Window
 from seaweedmq.codec.frame import SCHEMA_VERSION_SHIFT
-from seaweedmq.errors import InvalidArgument, SeaweedMQError
+from seaweedmq.errors import InvalidArgument, SeaweedMQError, Unavailable
 from seaweedmq.model.config import MIB
 from seaweedmq.model.publish import PublishReady, PublishSealed
 from seaweedmq.model.ring import KeyRange
@@ -152,9 +152,10 @@ class Outbox:
         """The segment takes no more: what it did not keep goes to its successors.
 
         Raises:
-            Unavailable: they do not cover it; nothing has changed.
+            Unavailable: they do not cover it, or one came before it; nothing has changed.
         """
         heirs = list(successors)
+        self._check_later(segment, heirs)
         routes = self._current_routes().replace(segment, heirs)
         left = self._windows[segment].sealed(sealed)
         return [*self._hand_over(segment, heirs, routes), *self._actions_of(left)]
@@ -163,9 +164,10 @@ class Outbox:
         """As ``sealed``, when nobody knows the segment any more: it goes on with the heirs.
 
         Raises:
-            Unavailable: they do not cover it; nothing has changed.
+            Unavailable: they do not cover it, or one came before it; nothing has changed.
         """
         heirs = list(heirs)
+        self._check_later(segment, heirs)
         routes = self._current_routes().replace(segment, heirs)
         left = self._windows[segment].forgotten()
         return [*self._hand_over(segment, heirs, routes), *self._actions_of(left)]
@@ -226,6 +228,17 @@ class Outbox:
         except SeaweedMQError as error:
             return [Failed(frame.positions, frame.promise, error)]  # it is in no window: nobody else would say so
         return self.add(rows)
+
+    def _check_later(self, segment: int, heirs: Iterable[Segment]) -> None:
+        """Raise Unavailable if one of the heirs is the segment itself or came before it.
+
+        Its seal was lost with etcd, so a recovered one has it as open. A window of it was handed over, and another one
+        would begin with the same sequences. The leader seals it again, and then its successors are known.
+        """
+        slots = self._windows[segment].segment.slots
+        for heir in heirs:
+            if heir.id <= segment and heir.slots.overlaps(slots):
+                raise Unavailable(f"{heir} was sealed, and is open in a recovered etcd: retry")
 
     def _hand_over(self, segment: int, heirs: Iterable[Segment], routes: Routes) -> list[Action]:
         """End the window. The routes were made before it was emptied: that fails while metadata is changing."""

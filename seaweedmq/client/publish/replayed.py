@@ -272,18 +272,21 @@ class ReplayedBatch:
         opening = self._opening(segment, NOBODYS_SEQUENCE)
         address = self._cluster.address_of(description, segment)
 
-        async def only(request: PublishRequest) -> AsyncIterator[PublishRequest]:
-            yield request
-            await asyncio.Event().wait()  # until the answer is there: then the stream is closed
+        known: int | None = None
+        answered = asyncio.Event()
 
-        async with conversation(self._cluster, address, lambda api: api.publish(only(opening)), str(segment)) as talk:
+        async def question() -> AsyncIterator[PublishRequest]:
+            yield opening
+            await answered.wait()
+
+        # The broker remembers the question as long as its stream is open, and would let the rows begin at its sequence.
+        async with conversation(self._cluster, address, lambda api: api.publish(question()), str(segment)) as talk:
             async for reply in talk.replies:
-                if isinstance(reply, PublishAck):
-                    continue
-                known = reply.next_sequence
-                break
-            else:
-                raise Unavailable(f"broker {address} ended the stream to {segment}")
+                if not isinstance(reply, PublishAck):
+                    known = reply.next_sequence
+                    answered.set()
+        if known is None:
+            raise Unavailable(f"broker {address} ended the stream to {segment}")
         if known >= NOBODYS_SEQUENCE:
             found = await self._offload(partial(search, segment, target.reached))
             target.reached = Reached(max(found, target.reached.sequence), target.reached.offset)
@@ -301,6 +304,8 @@ class ReplayedBatch:
         )
 
     def _opened(self, target: _Target, ready: PublishReady) -> None:
+        if ready.next_sequence >= NOBODYS_SEQUENCE:
+            raise Unavailable(f"{self._topic}#{target.place.segment} still answers an interrupted question: try again")
         self._check(target, ready.next_sequence)
         assert target.stream is not None
         target.stream.first_sequence = ready.next_sequence

@@ -84,6 +84,16 @@ class Cursor:
         stop = end_offset if self._stop_offset is None else min(end_offset, self._stop_offset)
         return range(max(expected, self._skip_below), stop)
 
+    def skipped(self, start_offset: int, end_offset: int) -> range:
+        """Continue behind records that are lost, and return the offsets of those that were wanted.
+
+        Raises:
+            ProtocolViolation: If they do not follow what was received before.
+        """
+        missing = self.wanted(start_offset, end_offset)
+        self.passed(end_offset)
+        return missing
+
     def passed(self, end_offset: int) -> None:
         """What was wanted of a frame is there."""
         if self._next_offset is None or end_offset > self._next_offset:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.subscribe.messages import check_columns, record_batch_of
-from seaweedmq.client.subscribe.options import ReadOptions
+from seaweedmq.client.subscribe.options import OnMissing, ReadOptions
 from seaweedmq.client.subscribe.reader import SegmentReader
 from seaweedmq.client.subscribe.reading import TopicReading
 from seaweedmq.errors import NotFound, OutOfRange, fresh
@@ -30,8 +30,10 @@ class RangeReading(TopicReading):
         on_close: Callable[[Any], None],
         ranges: Mapping[int, tuple[Start, int]],
         columns: Sequence[str] | None = None,
+        on_missing: OnMissing = "fail",
     ) -> None:
-        super().__init__(cluster, topic, config, on_close, ReadOptions(start="earliest", columns=columns))
+        options = ReadOptions(start="earliest", columns=columns, on_missing=on_missing)
+        super().__init__(cluster, topic, config, on_close, options)
         self._ranges = dict(ranges)
 
     async def open(self) -> None:
@@ -49,6 +51,7 @@ class RangeReading(TopicReading):
 
         Raises:
             OutOfRange: retention removed what was to be read.
+            DataLoss: records are lost; not with ``on_missing="skip"``.
             Unavailable: a segment could not be reached for ``read_retry_timeout_s``.
         """
         while self._readers and not self._closed:

@@ -31,6 +31,7 @@ from seaweedmq.model.subscribe import (
     SubscribeReady,
     SubscribeReply,
     SubscribeRequest,
+    SubscribeSkipped,
 )
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.retrying import is_retryable
@@ -53,6 +54,13 @@ class ReaderOwner(Protocol):
 
     def on_arrived(self, reader: "SegmentReader") -> None:
         """The reader has something to take, has ended, or has failed."""
+
+    @property
+    def skips_missing(self) -> bool:
+        """Whether readers continue behind records that are lost."""
+
+    def on_skipped(self, segment: Segment, offsets: range) -> None:
+        """Records of these offsets are lost, and the reader continues behind them."""
 
 
 class SegmentReader:
@@ -191,6 +199,10 @@ class SegmentReader:
                         ready = True
                         talk.expect(None)
                         cursor.ready(reply.start_offset)
+                    elif isinstance(reply, SubscribeSkipped):
+                        missing = cursor.skipped(reply.start_offset, reply.end_offset)
+                        if missing:
+                            self._owner.on_skipped(self.segment, missing)
                     else:
                         cursor.end(reply)
                     if cursor.ended:
@@ -241,6 +253,7 @@ class SegmentReader:
             start=start,
             credit_bytes=self._credit.open(self._owner.share_bytes()),
             topic_uid=topic_uid,
+            skip_missing=self._owner.skips_missing,
         )
         while True:
             await give_credit.wait()

@@ -1,11 +1,12 @@
 """What every subscriber does: read some segments at the same time, take their rows in turn, end when told."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 
@@ -18,6 +19,7 @@ from seaweedmq.client.subscribe.messages import Arrived, Message
 from seaweedmq.client.subscribe.options import ReadOptions
 from seaweedmq.client.subscribe.reader import SegmentReader
 from seaweedmq.codec.topic_schema import schema_from_bytes
+from seaweedmq.core.lineage.problems import check_recoverable
 from seaweedmq.errors import Closed, Unavailable
 from seaweedmq.model.calls import TopicStats
 from seaweedmq.model.description import TopicDescription
@@ -27,8 +29,22 @@ from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.heap import keep_freed_blocks
 from seaweedmq.runtime.retrying import deadline
 
+log = logging.getLogger(__name__)
+
 MESSAGES_AT_ONCE = 4_096
 """Rows turned into Python objects together: enough to pay for the call, few enough to stay in the cache."""
+
+
+SKIPPED_REMEMBERED_MAX = 1_000
+"""Gaps that a subscriber remembers; each is logged in any case."""
+
+
+class SkippedRecords(NamedTuple):
+    """Offsets ``[start_offset, end_offset)`` of a segment whose records are lost."""
+
+    segment: int
+    start_offset: int
+    end_offset: int
 
 
 class TopicReading:
@@ -54,6 +70,10 @@ class TopicReading:
         self._stop_at_latest = options.stop_at is not None
         self._timeout = options.timeout
         self._columns = options.columns
+        self.skips_missing = options.on_missing == "skip"
+        """Whether readers continue behind records that are lost."""
+        self.skipped: deque[SkippedRecords] = deque(maxlen=SKIPPED_REMEMBERED_MAX)
+        """Lost records that were skipped, by ``on_missing="skip"``: the last gaps, in the order of reading."""
         self._view = TopicView(cluster, topic, self._on_description, lambda: self._readers)
         self.schema: pa.Schema | None = None
         """The topic's, as known now; None for a plain topic."""
@@ -82,6 +102,8 @@ class TopicReading:
 
         Raises:
             OutOfRange: the next record was removed by retention.
+            DataLoss: the next record is lost: no file has it, and neither retention nor a low watermark removed it.
+                Not with ``on_missing="skip"``.
             Unavailable: a segment could not be reached for ``read_retry_timeout_s``.
             NotFound: the topic was deleted.
             Fenced: another member with the same id took over; only with a group.
@@ -149,6 +171,12 @@ class TopicReading:
             self._round.append(reader)
         self._news.set()
 
+    def on_skipped(self, segment: Segment, offsets: range) -> None:
+        log.warning(
+            "%s: records of offsets [%d, %d) are missing and were skipped", segment, offsets.start, offsets.stop
+        )
+        self.skipped.append(SkippedRecords(segment.id, offsets.start, offsets.stop))
+
     # --- for subclasses --------------------------------------------------------------------------------------------
 
     def _on_description(self, description: TopicDescription) -> None:
@@ -213,6 +241,8 @@ class TopicReading:
                 if unclear:
                     description = await self.description(True, unclear)
                     known = {s.id: s for s in description.segments if s.id in unclear}
+                    for segment in known.values():
+                        check_recoverable(segment)
                     segments |= known
                     pruned |= {n for n in unclear - known.keys() if n < description.topic.next_segment}
                     wanted -= pruned

@@ -38,6 +38,8 @@ class Subscriber(TopicReading):
         stop_at: "latest": end when everything committed at the time of opening was delivered.
         timeout: end when nothing arrived for this many seconds.
         columns: of the batches; all by default.
+        on_missing: "fail": raise ``DataLoss`` where records are lost. "skip": continue behind them, with a warning and
+            an entry in ``skipped``.
     """
 
     def __init__(
@@ -203,10 +205,22 @@ class Subscriber(TopicReading):
         self._open_due()
 
     async def _learn(self, successors: Iterable[int]) -> None:
-        """Have the walk know these, and all that comes before them."""
+        """Have the walk know these, and all that comes before them.
+
+        One that was delivered to its end and is open again was sealed shortly before etcd was lost, and the recovered
+        etcd does not know that. Its brokers are gone, so the leader seals it again: its successors are wanted then.
+        """
+        wanted = set(successors)
         async for attempt in retrying(self._config, self._cluster.env.rng, deadline(self._config.read_retry_timeout_s)):
             with attempt:
-                while unknown := self._walk.unknown(successors) | self._walk.missing():
+                while True:
+                    if reopened := self._walk.finished(wanted):
+                        wanted |= await self._successors(reopened)
+                        wanted -= reopened
+                        continue
+                    unknown = self._walk.unknown(wanted) | self._walk.missing()
+                    if not unknown:
+                        break
                     description = await self.description(False, unknown)
                     found = description.by_id()
                     if unknown - found.keys() and max(unknown) >= description.topic.next_segment:
@@ -215,7 +229,19 @@ class Subscriber(TopicReading):
                     self._walk.learn(found[number] for number in unknown & found.keys())
                     if unknown - found.keys():
                         self._walk.pruned(unknown - found.keys())
-                        self._walk.learn(s for s in description.segments if s.is_open)
+                        opened = {s.id: s for s in description.segments if s.is_open}
+                        self._walk.learn(opened.values())
+                        wanted |= self._walk.finished(opened)
+
+    async def _successors(self, segments: Iterable[int]) -> set[int]:
+        """Return the successors of these segments. Raises Unavailable: one of them is not sealed yet."""
+        numbers = frozenset(segments)
+        description = await self.description(True, numbers)
+        found = [segment for segment in description.segments if segment.id in numbers]
+        for segment in found:
+            if segment.is_open:
+                raise Unavailable(f"{segment} was read to its end and is open in a recovered etcd: retry")
+        return {successor for segment in found for successor in segment.successors}
 
     def _open_due(self) -> bool:
         due: list[Segment] = self._walk.due()

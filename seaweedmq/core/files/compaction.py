@@ -4,6 +4,11 @@ Readers open files one after another, and each costs them what they could read h
 that follow one another without gap, of one kind of columns and of one segment, and makes one of them, so offsets stay
 in order and no record is ever in two tables that count. Tables of a good size are left alone: who runs a compaction
 again finds nothing to do.
+
+A table with records on both sides of a low watermark is rewritten without the deleted ones. The new table lies within
+the old one and ends where it ends, as does a small table within the merged one that replaces it. Their dates tell the
+two cases apart (:func:`is_better`): a rewritten table is younger than its original, a merged one never older than what
+it replaces. So processes that know different low watermarks never delete one because of the other.
 """
 
 import math
@@ -12,7 +17,7 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
 from typing import Final
 
-from seaweedmq.model.config import MIB
+from seaweedmq.model.config import MIB, US_PER_S
 from seaweedmq.model.files import FileKind, SegmentFile
 
 TARGET_BYTES: Final = 256 * MIB
@@ -41,15 +46,31 @@ class Merge:
     """Tables of a segment that become one, of offsets ``[base_offset, end_offset)``."""
 
     tables: tuple[SegmentFile, ...]
-    """By offset, at least two: each begins where the one before it ends."""
+    """Tables in order of offsets, each from the end of the one before. At least two, unless the low watermark lies in
+    the first."""
+    low_watermark: int = 0
+    """Records below it are deleted, and left out."""
 
     def __post_init__(self) -> None:
-        if len(self.tables) < 2 or any(_end(one) != other.base_offset for one, other in pairwise(self.tables)):
+        if any(_end(one) != other.base_offset for one, other in pairwise(self.tables)):
             raise AssertionError("a merge is of tables that follow one another without gap")
+        if self.low_watermark >= _end(self.tables[0]) or (len(self.tables) < 2 and not self.leaves_out):
+            raise AssertionError("a merge is of several tables, or leaves records of its first one out")
 
     @property
     def base_offset(self) -> int:
-        return self.tables[0].base_offset
+        return max(self.tables[0].base_offset, self.low_watermark)
+
+    @property
+    def leaves_out(self) -> int:
+        """Number of deleted records at the beginning of the first table."""
+        return self.base_offset - self.tables[0].base_offset
+
+    @property
+    def modified_us(self) -> int:
+        """Date of the new table: that of its youngest record, and later than the original's if records are left out."""
+        youngest_us = max(table.modified_us for table in self.tables)
+        return youngest_us + US_PER_S if self.leaves_out else youngest_us
 
     @property
     def end_offset(self) -> int:
@@ -64,24 +85,63 @@ class Merge:
         return f"{first.topic}#{first.segment} [{self.base_offset}, {self.end_offset})"
 
 
-def doubled(files: Iterable[SegmentFile]) -> list[SegmentFile]:
+def is_better(one: SegmentFile, other: SegmentFile) -> bool:
+    """Whether the first of two tables of a segment replaces the second, if it has the living records of that.
+
+    A total order. Tables are deleted only because of better ones, so some table with the records always stays.
+    """
+    return (_end(one), one.modified_us, -one.base_offset) > (_end(other), other.modified_us, -other.base_offset)
+
+
+def doubled(files: Iterable[SegmentFile], low_watermark: int = 0) -> list[SegmentFile]:
     """Tables of one segment all of whose records another one has: what a merge replaced and did not come to remove, or
-    what converters made that did not see each other."""
+    what converters made that did not see each other. Records below the low watermark do not count, except in tables
+    that have no others."""
+    found: list[SegmentFile] = []
     reached = 0
-    found = []
-    for table in sorted(_tables(files), key=lambda t: (t.base_offset, -_end(t))):
-        if _end(table) <= reached:
+    same_end: dict[int, list[SegmentFile]] = {}
+    tables = {table.path: _begin(table, low_watermark) for table in _tables(files)}
+    for table in sorted(_tables(files), key=lambda t: (tables[t.path], -_end(t), t.base_offset)):
+        beside = same_end.setdefault(_end(table), [])
+        beside.append(table)
+        if _end(table) < reached:
             found.append(table)
         reached = max(reached, _end(table))
-    return found
+    known = {table.path for table in found}
+    for beside in same_end.values():
+        for table in beside if len(beside) > 1 else ():
+            is_held = any(is_better(o, table) and o.base_offset <= tables[table.path] for o in beside)
+            if is_held and table.path not in known:
+                found.append(table)
+    return sorted(found, key=lambda t: (t.base_offset, -_end(t)))
 
 
 def containing(table: SegmentFile, files: Iterable[SegmentFile]) -> SegmentFile | None:
-    """The table, another one, that has all records of this one."""
+    """The table, another one, that has all records of this one and replaces it."""
     for other in _tables(files):
-        if other.path != table.path and other.base_offset <= table.base_offset and _end(table) <= _end(other):
+        if other.base_offset <= table.base_offset and _end(table) <= _end(other) and is_better(other, table):
             return other
     return None
+
+
+def partly_deleted(files: Iterable[SegmentFile], low_watermark: int) -> Merge | None:
+    """Return the rewrite of the table that has records on both sides of a segment's low watermark; None: there is none.
+
+    Tables that overlap others are left to those that merge them.
+    """
+    tables = _tables(files)
+    gone = {table.path for table in doubled(tables, low_watermark)}
+    reaching = [t for t in tables if t.path not in gone and low_watermark < _end(t)]
+    for table in reaching:
+        if table.base_offset < low_watermark:
+            is_alone = all(t is table or _end(table) <= t.base_offset for t in reaching)
+            return Merge(tables=(table,), low_watermark=low_watermark) if is_alone else None
+    return None
+
+
+def has_log_below(files: Iterable[SegmentFile], offset: int) -> bool:
+    """Whether a log file begins below an offset. Its records below would become a table once more."""
+    return any(f.kind is FileKind.LOG and f.base_offset < offset for f in files)
 
 
 def merges(
@@ -184,3 +244,8 @@ def _size(tables: Iterable[SegmentFile]) -> int:
 
 def _end(table: SegmentFile) -> int:
     return table.end_offset or 0
+
+
+def _begin(table: SegmentFile, low_watermark: int) -> int:
+    """Offset of the first living record, in a table that has one."""
+    return max(table.base_offset, low_watermark) if low_watermark < _end(table) else table.base_offset

@@ -9,12 +9,14 @@ no reader ever meets a hole. So may one below the low watermark, and one that do
 case. Where a topic wants its logs to stay for longer, they stay, but not longer than their tables.
 
 The age of a record is that of its table, by the clock of the storage. The publishers' timestamps play no part: a wrong
-one would delete, or keep, what others sent.
+one would delete, or keep, what others sent. The storage's clock may have been wrong then, and the broker's may be now:
+each period is over only by the time that is confirmed for it (``core.clock_doubt``), and the last listing without a
+table limits its age (``seen_tables``).
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate, takewhile
 from typing import NamedTuple
 
@@ -120,6 +122,33 @@ class Listed(NamedTuple):
     files: Sequence[SegmentFile]
     low_watermark: int = 0
     """What lies below was deleted."""
+    absent: Sequence[tuple[int, int]] = ()
+    """Listings in which tables were absent: see ``SeenTables.absent``."""
+
+
+def confirmed_files(
+    segments: Sequence[Listed], policy: RetentionPolicy, confirmed_us: Callable[[float], int]
+) -> list[SegmentFile]:
+    """Return the files of one topic that may be deleted now, each period by the time that is confirmed for it.
+
+    Args:
+        segments: as :func:`expired_files`.
+        confirmed_us: the time that it is at least, for what is kept for so many seconds.
+    """
+    periods_us = {policy.log_grace_us, policy.log_kept_us, policy.retention_us or 0}
+    now_us = {period_us: confirmed_us(period_us / US_PER_S) for period_us in periods_us}
+    if max(now_us.values()) - min(now_us.values()) < US_PER_S:
+        return expired_files(segments, policy, min(now_us.values()))
+    found: dict[str, SegmentFile] = {}
+    for period_us in sorted(periods_us):
+        known = replace(
+            policy,
+            log_kept_us=math.inf if policy.log_kept_us > period_us else policy.log_kept_us,
+            retention_us=None if (policy.retention_us or 0) > period_us else policy.retention_us,
+        )
+        if period_us >= policy.log_grace_us:
+            found |= {f.path: f for f in expired_files(segments, known, now_us[period_us]) if f.path not in found}
+    return list(found.values())
 
 
 def expired_files(segments: Sequence[Listed], policy: RetentionPolicy, now_us: int) -> list[SegmentFile]:
@@ -130,9 +159,10 @@ def expired_files(segments: Sequence[Listed], policy: RetentionPolicy, now_us: i
         segments: all that the topic has files of.
         now_us: by the clock that dated the files.
     """
-    twice = {table.path: table for segment in segments for table in doubled(segment.files)}
+    twice = {table.path: table for segment in segments for table in doubled(segment.files, segment.low_watermark)}
     """Neither their age nor their size plays a part: others have their records. They go first."""
     staying = [table for table in twice.values() if table.modified_us + policy.log_grace_us > now_us]
+    segments = [_dated(segment, now_us) for segment in segments]
     ordered = [sorted((t for t in _tables(s.files) if t.path not in twice), key=_reach) for s in segments]
     ages = [
         (us, number, table)
@@ -190,6 +220,20 @@ def stored_us(tables: Sequence[SegmentFile], now_us: int) -> list[int]:
             later = table.modified_us
         ages.append(later)
     return list(accumulate(reversed(ages), max))
+
+
+def _dated(segment: Listed, now_us: int) -> Listed:
+    """Date tables by the last listing that did not have them, if their own dates are earlier."""
+    if not segment.absent:
+        return segment
+    files = []
+    for file in segment.files:
+        if file.kind is FileKind.TABLE:
+            ago_us = min((ago for end, ago in segment.absent if end < (file.end_offset or 0)), default=now_us)
+            if file.modified_us < now_us - ago_us:
+                file = replace(file, modified_us=now_us - ago_us)
+        files.append(file)
+    return segment._replace(files=files)
 
 
 def _chosen_by_retention(ages: Sequence[tuple[int, int, SegmentFile]], policy: RetentionPolicy) -> dict[str, int]:

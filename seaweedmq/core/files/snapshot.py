@@ -8,9 +8,10 @@ segment in order and knows its end.)
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from seaweedmq.errors import Corrupt
+from seaweedmq.core.files.holes import first_needed, missing_records
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,17 +44,34 @@ class SnapshotPiece:
 
 
 def plan_snapshot(
-    segment: Segment, files: Iterable[SegmentFile], start: int = 0, end: int | None = None
+    topic: Topic,
+    segment: Segment,
+    files: Iterable[SegmentFile],
+    start: int = 0,
+    end: int | None = None,
+    *,
+    removed_below: int = 0,
+    missing: list[range] | None = None,
 ) -> tuple[SnapshotPiece, ...]:
     """Pieces that hold the segment's offsets in ``[start, end)``, in order, without gap or overlap.
 
-    What retention removed at the beginning is left out silently; so is what files hold beyond the segment's end.
+    What retention or a low watermark removed at the beginning is left out silently; so is what files hold beyond the
+    segment's end.
     A log file does not tell its end, so a piece of logs ends where the next file begins, and the last one is open. That
     one has the last two files: the end of the one may have waited for its fsync when the other was begun, and after
     power loss the segment ends there.
 
+    Args:
+        topic: The topic of the segment, with its low watermarks.
+        segment: The segment.
+        files: At least all files of the segment.
+        start: The first offset that is wanted.
+        end: The offset behind the last one; None for the end of the segment.
+        removed_below: The offset below which retention recorded that it removed the segment's records.
+        missing: Takes the offsets that are lost, so that the plan continues behind them; None to raise.
+
     Raises:
-        Corrupt: offsets in the middle, or before the end of a sealed segment, are in no file.
+        DataLoss: If offsets are in no file though nothing removed them. The last file of an open segment tells nothing.
     """
     limit = _least(end, segment.end_offset)
     mine = sorted(
@@ -62,7 +80,10 @@ def plan_snapshot(
     )
     if segment.end_offset is not None:
         mine = [f for f in mine if f.base_offset < segment.end_offset]
+    needed = max(start, first_needed(topic, segment, mine, removed_below))
     if not mine:
+        if segment.end_offset is not None and limit is not None and needed < limit:
+            _lose(topic, segment, range(needed, limit), missing)
         return ()
     tables = [f for f in mine if f.kind is FileKind.TABLE]
     logs = [f for f in mine if f.kind is FileKind.LOG]
@@ -74,7 +95,7 @@ def plan_snapshot(
         bases = sorted({f.base_offset for f in logs})
         last = [f for f in logs if len(bases) > 1 and f.base_offset == bases[-1] > tables_end]
         stored = max([tables_end, *(bases[:-1] if last else bases)])
-    position = max(start, segment.start_offset, mine[0].base_offset)
+    position = needed
     begun: dict[str, SegmentFile] = {}
     """Logs that begin at or before ``position``; of an open segment the last one of each writer, whose files follow one
     another. Once it is sealed an earlier one may go on where the next did not get as far: an fsync had failed, what it
@@ -106,10 +127,10 @@ def plan_snapshot(
             if not found:
                 if position >= stored:
                     break
-                raise Corrupt(
-                    f"{segment}: offsets from {position} to {_least(*following, stored)} are in no file, neither log "
-                    "nor table; restore the missing file from a copy"
-                )
+                gap = range(position, min(o for o in (*following, stored, limit) if o is not None))
+                _lose(topic, segment, gap, missing)
+                position = gap.stop
+                continue
         pieces.append(
             SnapshotPiece(
                 segment=segment.id,
@@ -123,6 +144,12 @@ def plan_snapshot(
             break
         position = stop
     return tuple(pieces)
+
+
+def _lose(topic: Topic, segment: Segment, gap: range, missing: list[range] | None) -> None:
+    if missing is None:
+        raise missing_records(topic, segment.id, gap.start, gap.stop)
+    missing.append(gap)
 
 
 def _end(table: SegmentFile | None) -> int:

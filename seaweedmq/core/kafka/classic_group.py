@@ -85,6 +85,11 @@ class ClassicGroup:
         return self._round.since_ms
 
     @property
+    def since_s(self) -> float | None:
+        """The same by the steady clock; None: since before this coordinator took over."""
+        return self._round.since_s
+
+    @property
     def is_idle(self) -> bool:
         """Nobody is in it, or about to be."""
         return self.state is EMPTY and not self._members.pending

@@ -56,6 +56,8 @@ class Round:
         self.generation = 0
         self.protocol: str | None = None
         self.since_ms: int | None = None
+        self.since_s: float | None = None
+        """Steady time of ``since_ms``, seconds; None: since before this coordinator took over."""
         self.written = value
         """What was handed out to be written last."""
         self.topics: frozenset[str] | None = None
@@ -314,7 +316,7 @@ class Round:
     def _become(self, state: GroupState) -> None:
         if state not in TRANSITIONS[self.state]:
             raise AssertionError(f"a group does not go from {self.state.value} to {state.value}")
-        self.state, self.since_ms = state, self.at_ms
+        self.state, self.since_ms, self.since_s = state, self.at_ms, self.now
 
     def _subscribed(self) -> frozenset[str] | None:
         if self.members.protocol_type != CONSUMER:

@@ -1,4 +1,8 @@
-"""The committed offsets of one group: which are taken, how long they are kept."""
+"""The committed offsets of one group: which are taken, how long they are kept.
+
+An offset expires by the confirmed time (``core.clock_doubt``), and not before the coordinator has seen by its steady
+clock, as far as it was there, that the retention is over: a commit may have been stamped by a clock that was behind.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
@@ -16,6 +20,8 @@ class Committed:
         self.size_bytes = 0
         self._count = 0
         self._by_topic: dict[str, dict[int, OffsetValue]] = {}
+        self._taken_s: dict[Partition, float] = {}
+        """Steady time of the commit; without an offset that was committed before this coordinator took over."""
 
     def __len__(self) -> int:
         return self._count
@@ -46,6 +52,7 @@ class Committed:
         if before is not None:
             self.size_bytes -= entry_bytes(topic, before.metadata)
             self._count -= 1
+            self._taken_s.pop(partition, None)
             del self._by_topic[topic][number]
             if not self._by_topic[topic]:
                 del self._by_topic[topic]
@@ -61,7 +68,7 @@ class Committed:
     # --- what is taken ------------------------------------------------------------------------------------------------
 
     def commit(
-        self, commit: Commit, at_ms: int, limits: Limits, room_bytes: int
+        self, commit: Commit, now: float, at_ms: int, limits: Limits, room_bytes: int
     ) -> tuple[tuple[GroupError, ...], list[OffsetRecord]]:
         """Take each offset for itself. ``room_bytes``: by how much all of it may grow."""
         errors, records = [], []
@@ -82,6 +89,7 @@ class Committed:
                     topic_id=offset.topic_id,
                 )
                 records.append(self._keep(offset.topic, offset.partition, value, grows_bytes))
+                self._taken_s[offset.topic, offset.partition] = now
         return tuple(errors), records
 
     def _error(
@@ -129,13 +137,19 @@ class Committed:
         """The group is no more."""
         return self.drop_topics(dict.fromkeys(self._by_topic))
 
-    def expire(self, group: ClassicGroup, at_ms: int, retention_ms: int) -> list[OffsetRecord]:
-        """Drop what is too old, but not while somebody may be reading the topic."""
+    def expire(self, group: ClassicGroup, now: float, confirmed_ms: int, retention_ms: int) -> list[OffsetRecord]:
+        """Drop what is too old, but not while a member may be reading the topic.
+
+        Args:
+            now: seconds on the steady clock.
+            confirmed_ms: wall-clock time that it is at least.
+        """
         return self._drop(
             [
                 (topic, number)
                 for topic, number, value in self._items()
-                if not group.subscribes(topic) and is_expired(group, value, at_ms, retention_ms)
+                if not group.subscribes(topic)
+                and is_expired(group, value, self._taken_s.get((topic, number)), now, confirmed_ms, retention_ms)
             ]
         )
 
@@ -165,15 +179,22 @@ def deletion_error(group: ClassicGroup) -> GroupError:
     return GroupError.NON_EMPTY_GROUP
 
 
-def is_expired(group: ClassicGroup, value: OffsetValue, at_ms: int, retention_ms: int) -> bool:
-    """Whether an offset has been kept for long enough: since the group is empty, or since it was committed if nobody
-    ever joined or its members read other topics."""
-    if group.protocol_type is None:
-        since_ms = value.commit_ms
-    elif group.state is GroupState.EMPTY:
-        since_ms = value.commit_ms if group.since_ms is None else group.since_ms
-    elif group.state is GroupState.STABLE and group.knows_topics:
-        since_ms = value.commit_ms
-    else:
-        return False
-    return at_ms >= (value.expire_ms if value.expire_ms is not None else since_ms + retention_ms)
+def is_expired(
+    group: ClassicGroup, value: OffsetValue, taken_s: float | None, now: float, confirmed_ms: int, retention_ms: int
+) -> bool:
+    """Whether an offset has been kept for long enough: since the group is empty, or since it was committed if no member
+    ever joined or the members read other topics.
+
+    Args:
+        taken_s: steady time of the commit; None: before this coordinator took over.
+        now, confirmed_ms: as :meth:`Committed.expire`.
+    """
+    since_ms, since_s = value.commit_ms, taken_s
+    if group.protocol_type is not None:
+        if group.state is GroupState.EMPTY:
+            if group.since_ms is not None and value.expire_ms is None:
+                since_ms, since_s = group.since_ms, group.since_s
+        elif group.state is not GroupState.STABLE or not group.knows_topics:
+            return False
+    expire_ms = since_ms + retention_ms if value.expire_ms is None else value.expire_ms
+    return confirmed_ms >= expire_ms and (since_s is None or (now - since_s) * 1_000 >= expire_ms - since_ms)

@@ -3,6 +3,8 @@
 An id is given once, to one producer. What is left of a block when its broker ends is never given.
 """
 
+from collections.abc import Collection
+
 from seaweedmq.errors import ResourceExhausted
 from seaweedmq.model.producer import KAFKA_PRODUCERS
 
@@ -24,14 +26,19 @@ class IdBlock:
         self._left = iter(block)
 
 
-def next_block(counter: int | None) -> range:
-    """What to take from the counter, which stands at the first id that was not given; None: it was never used. It is
-    to stand at the end of the block afterwards.
+def next_block(counter: int | None, claimed: Collection[int] = ()) -> range:
+    """Return the block to take from the counter, which is to stand at the end of the block afterwards.
+
+    Args:
+        counter: the first id that was not given by it; None: it was never used.
+        claimed: first ids of the blocks that the storage shows to be taken. The counter may have been set back.
 
     Raises:
         ResourceExhausted: there is nothing left.
     """
     first = KAFKA_PRODUCERS.start if counter is None else counter
+    if claimed:
+        first = max(first, max(claimed) + BLOCK_IDS)
     if first + BLOCK_IDS > KAFKA_PRODUCERS.stop:
         raise ResourceExhausted(
             f"all {len(KAFKA_PRODUCERS):,} ids for Kafka's producers were given: only a new cluster has others"

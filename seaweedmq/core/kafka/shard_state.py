@@ -21,6 +21,7 @@ nobody is in it and no offset of it is left; at once, if nothing was ever writte
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 
+from seaweedmq.core.clock_doubt import WallWatch, doubt_s
 from seaweedmq.core.kafka.classic_events import (
     Commit,
     CommitReply,
@@ -85,6 +86,7 @@ class GroupShard:
         self._limits = limits
         self._entries: dict[str, _Entry] = {}
         self._deadlines = Deadlines()
+        self._clock = WallWatch()
         self._check_at: float | None = None
         self._unchecked: deque[str] = deque()
         """Groups whose offsets were not looked at yet, in this round of checks."""
@@ -117,6 +119,7 @@ class GroupShard:
 
     def begin(self, now: float, at_ms: int) -> None:
         """All is loaded."""
+        self._clock.note(at_ms * 1_000, now)
         for entry in self._entries.values():
             self._take(entry, entry.group.take_over(now, at_ms))
         self._check_at = now + self._limits.offsets_check_ms / 1_000
@@ -152,6 +155,7 @@ class GroupShard:
 
     def handle(self, event: ShardEvent, now: float, at_ms: int) -> ShardOutcome:
         """Take one event."""
+        self._clock.note(at_ms * 1_000, now)
         match event:
             case Join() | Sync() | Heartbeat() | Leave():
                 self._member_speaks(event, now, at_ms)
@@ -198,7 +202,7 @@ class GroupShard:
         entry = self._entry(commit.group)
         self._take(entry, entry.group.touch(commit.member, now))
         room_bytes = self._limits.state_bytes_max - self.size_bytes
-        errors, records = entry.committed.commit(commit, at_ms, self._limits, room_bytes)
+        errors, records = entry.committed.commit(commit, now, at_ms, self._limits, room_bytes)
         self._records += records
         self._settle(entry)
         return errors
@@ -249,9 +253,11 @@ class GroupShard:
                 self._take(entry, entry.group.handle(TimerFired(timer, member), now, at_ms))
                 self._settle(entry)
         if self._check_at is not None and self._check_at <= now:
-            self._check_offsets(now, at_ms)
+            self._check_offsets(now)
 
-    def _check_offsets(self, now: float, at_ms: int) -> None:
+    def _check_offsets(self, now: float) -> None:
+        retention_ms = self._limits.offsets_retention_ms
+        confirmed_ms = self._clock.confirmed_us(now, doubt_s(retention_ms / 1_000)) // 1_000
         if not self._unchecked:
             self._unchecked.extend(self._entries)
         checked = 0
@@ -260,7 +266,7 @@ class GroupShard:
             if entry is None:
                 continue
             checked += 1 + len(entry.committed)
-            self._records += entry.committed.expire(entry.group, at_ms, self._limits.offsets_retention_ms)
+            self._records += entry.committed.expire(entry.group, now, confirmed_ms, retention_ms)
             if entry.group.is_idle and not len(entry.committed):
                 self._forget(entry)
             else:

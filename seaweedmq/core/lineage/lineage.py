@@ -80,6 +80,10 @@ class LineageWalk:
         """Those that were never learned."""
         return {s for s in segments if not (s in self._waiting or s in self._begun or self._is_passed(s))}
 
+    def finished(self, segments: Iterable[int]) -> set[int]:
+        """Return those that were delivered to their end, or lie in front of the start."""
+        return {segment for segment in segments if self._is_passed(segment)}
+
     @property
     def begun(self) -> frozenset[int]:
         """Segments being read."""

@@ -1,23 +1,20 @@
 """What the metadata need not remember of sealed segments any more. Pure.
 
+The moments before which a segment has to be sealed come from ``core.clock_doubt``: confirmed by a steady clock.
+
 Of a segment that was sealed long ago nobody will send a frame again, so its producers' sequences can go; and one that
 was sealed long ago and has no records (any more) can go whole: its id is kept among the topic's ``pruned``.
 Predecessors go first, so that whoever knows a segment knows what came after it.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
-from seaweedmq.model.config import DELIVERY_TIMEOUT_S_MAX
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 
 PRUNED_RANGES_MAX = 20_000
 """Runs of pruned ids in a topic's record, which stays far below etcd's 1.5 MiB with them. There is one more run than
 there are runs of segments that stay."""
-
-CLOCK_DOUBT_S = 1.5 * DELIVERY_TIMEOUT_S_MAX
-"""Wall clocks jump. What is due by them is let go of only once it was due for this long by a clock that never does, or
-for as long as it is kept, if that is shorter; publishers wait less."""
 
 
 def sealed_at_us(segment: Segment, known: Mapping[int, Segment]) -> int | None:
@@ -29,23 +26,45 @@ def sealed_at_us(segment: Segment, known: Mapping[int, Segment]) -> int | None:
     return max((known[s].opened_us for s in segment.successors if s in known), default=0)
 
 
-def trimmable(known: Mapping[int, Segment], before_us: int) -> list[Segment]:
-    """Segments of a topic that were sealed before a moment and still have their producers' sequences."""
-    return [s for s in known.values() if s.sequences and (sealed_at_us(s, known) or 0) < before_us and not s.is_open]
+def is_older(
+    known: Mapping[int, Segment], before_us: int, sealed_for_s: Callable[[Segment], float], period_s: float
+) -> Callable[[Segment], bool]:
+    """Return the test whether a segment was sealed a period ago, by its stamp or by a steady clock: the stamp of a
+    clock that was ahead says nothing for days.
+
+    Args:
+        before_us: the moment a period ago, by a confirmed clock.
+        sealed_for_s: for how long a segment has been known to be sealed, by a steady clock.
+    """
+
+    def test(segment: Segment) -> bool:
+        if segment.is_open:
+            return False
+        return (sealed_at_us(segment, known) or 0) < before_us or 0 < period_s <= sealed_for_s(segment)
+
+    return test
+
+
+def trimmable(known: Mapping[int, Segment], is_old: Callable[[Segment], bool]) -> list[Segment]:
+    """Segments of a topic that are old enough and still have their producers' sequences."""
+    return [s for s in known.values() if s.sequences and is_old(s)]
 
 
 def may_lose_its_files(topic: Topic, segment: Segment) -> bool:
-    """Whether a sealed segment can be without files in good order. Else somebody took them away, and may bring them
-    back."""
-    if segment.end_offset == segment.start_offset:
-        return True
-    return topic.has_retention
+    """Whether a sealed segment can be without files in good order: it has no record, retention removes them, or a low
+    watermark is above them. Else its records are lost, and it stays, so that readers learn of that."""
+    end = segment.end_offset
+    return end == segment.start_offset or topic.expires or (end or 0) <= topic.low_watermark(segment.slots)
 
 
 def prunable(
-    topic: Topic, known: Mapping[int, Segment], without_files: Collection[int], before_us: int, count_max: int
+    topic: Topic,
+    known: Mapping[int, Segment],
+    without_files: Collection[int],
+    is_old: Callable[[Segment], bool],
+    count_max: int,
 ) -> list[Segment]:
-    """Segments of a topic that may be forgotten now, by id: sealed before a moment, without files, and without
+    """Segments of a topic that may be forgotten now, by id: old enough (:func:`is_older`), without files, and without
     predecessors that stay. Fewer, where the topic's record could not tell all of them from those that stay."""
     going: dict[int, Segment] = {}
     runs = len(topic.pruned.ranges)
@@ -54,7 +73,7 @@ def prunable(
         segment = known.get(number)
         if segment is None or segment.is_open or not may_lose_its_files(topic, segment):
             continue
-        if (sealed_at_us(segment, known) or 0) >= before_us:
+        if not is_old(segment):
             continue
         if any(p in known and p not in going for p in segment.predecessors):
             continue

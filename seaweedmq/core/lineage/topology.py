@@ -79,8 +79,18 @@ def check_target_rates(bytes_per_s: float | None, records_per_s: float | None) -
             )
 
 
-def new_topic(spec: TopicSpec, *, uid: int, now_us: int, placement: Sequence[tuple[str, ...]]) -> Change:
-    """The topic and its first segments, one for each entry of ``placement``, cutting the ring evenly."""
+def new_topic(
+    spec: TopicSpec, *, uid: int, now_us: int, placement: Sequence[tuple[str, ...]], first_id: int = 0
+) -> Change:
+    """Return the topic and its first segments, one for each entry of ``placement``, cutting the ring evenly.
+
+    Args:
+        spec: the settings.
+        uid: of the topic.
+        now_us: wall clock.
+        placement: replicas of each segment.
+        first_id: id of the first segment; an id below it is taken.
+    """
     check_spec(spec)
     durability = spec.durability or (Durability.STORED if spec.replicas == 1 else Durability.REPLICATED)
     count = spec.first_segments
@@ -93,7 +103,7 @@ def new_topic(spec: TopicSpec, *, uid: int, now_us: int, placement: Sequence[tup
         schema=spec.schema,
         retention_s=spec.retention_s or None,
         retention_bytes=spec.retention_bytes or None,
-        next_segment=count,
+        next_segment=first_id + count,
         created_us=now_us,
         target_bytes_per_s=spec.target_bytes_per_s or None,
         target_records_per_s=spec.target_records_per_s or None,
@@ -101,7 +111,7 @@ def new_topic(spec: TopicSpec, *, uid: int, now_us: int, placement: Sequence[tup
         partitions=spec.partitions,
         configs=spec.configs,
     )
-    return Change(topic, _first_segments(topic, 0, even_ranges(topic.ring, count), placement, now_us))
+    return Change(topic, _first_segments(topic, first_id, even_ranges(topic.ring, count), placement, now_us))
 
 
 def with_partitions(topic: Topic, partitions: int, *, now_us: int, placement: Sequence[tuple[str, ...]]) -> Change:
@@ -243,6 +253,7 @@ def succeed(
             sequences_complete=parent.sequences_complete and len(parent.sequences) <= SEALED_SEQUENCES_MAX,
             successors=tuple(child.id for child in children if child.slots.overlaps(parent.segment.slots)),
             sealed_us=now_us,
+            problem="",
         )
         for parent in parents
     ]

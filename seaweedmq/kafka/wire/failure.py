@@ -5,6 +5,7 @@ from enum import Enum
 from seaweedmq.errors import (
     AlreadyExists,
     Corrupt,
+    DataLoss,
     DeadlineExceeded,
     Deposed,
     Fenced,
@@ -70,6 +71,9 @@ def code_of(error: BaseException, *, place: Place = Place.DATA) -> Code:
             return Code.GROUP_ID_NOT_FOUND if place is Place.COORDINATOR else Code.UNKNOWN_TOPIC_OR_PARTITION
         case OutOfRange():
             return Code.OFFSET_OUT_OF_RANGE
+        case DataLoss():
+            # Java's consumer raises this one to its caller, with the offset; KAFKA_STORAGE_ERROR it retries in silence.
+            return Code.CORRUPT_MESSAGE
         case StorageFailed() | Corrupt():
             return Code.KAFKA_STORAGE_ERROR
         case DeadlineExceeded() | TimeoutError():

@@ -655,6 +655,7 @@ class ClusterStatusReply(_message.Message):
     DECISIONS_FIELD_NUMBER: _builtins.int
     UNDER_REPLICATED_SEGMENTS_FIELD_NUMBER: _builtins.int
     ETCD_FIELD_NUMBER: _builtins.int
+    UNRECOVERABLE_SEGMENTS_FIELD_NUMBER: _builtins.int
     leader: _builtins.str
     """Broker id; empty if no broker leads."""
     topics: _builtins.int
@@ -663,6 +664,8 @@ class ClusterStatusReply(_message.Message):
     """Open segments with fewer live replicas than their topic wants."""
     etcd: _builtins.str
     """"ok", or the reason why etcd refuses calls of a broker."""
+    unrecoverable_segments: _builtins.int
+    """Open segments that cannot be recovered: see Segment.problem."""
     @_builtins.property
     def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerStatus]: ...
     @_builtins.property
@@ -679,10 +682,11 @@ class ClusterStatusReply(_message.Message):
         decisions: _abc.Iterable[Global___Decision] | None = ...,
         under_replicated_segments: _builtins.int = ...,
         etcd: _builtins.str = ...,
+        unrecoverable_segments: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "decisions", b"decisions", "etcd", b"etcd", "leader", b"leader", "open_segments", b"open_segments", "topics", b"topics", "under_replicated_segments", b"under_replicated_segments"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "decisions", b"decisions", "etcd", b"etcd", "leader", b"leader", "open_segments", b"open_segments", "topics", b"topics", "under_replicated_segments", b"under_replicated_segments", "unrecoverable_segments", b"unrecoverable_segments"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -292,6 +292,7 @@ class SubscribeOpen(_message.Message):
     START_FIELD_NUMBER: _builtins.int
     CREDIT_BYTES_FIELD_NUMBER: _builtins.int
     TOPIC_UID_FIELD_NUMBER: _builtins.int
+    SKIP_MISSING_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """"namespace/name" """
     segment: _builtins.int
@@ -301,6 +302,10 @@ class SubscribeOpen(_message.Message):
     """
     topic_uid: _builtins.int
     """Topic.uid of the topic that the client means: NOT_FOUND if another one has its name now. 0: whichever has the name."""
+    skip_missing: _builtins.bool
+    """Whether the broker continues behind records that are lost, and reports them with SubscribeSkipped. Else the stream
+    ends with the error DATA_LOSS there.
+    """
     @_builtins.property
     def start(self) -> _types_pb2.Start: ...
     def __init__(
@@ -311,10 +316,11 @@ class SubscribeOpen(_message.Message):
         start: _types_pb2.Start | None = ...,
         credit_bytes: _builtins.int = ...,
         topic_uid: _builtins.int = ...,
+        skip_missing: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["start", b"start"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["credit_bytes", b"credit_bytes", "segment", b"segment", "start", b"start", "topic", b"topic", "topic_uid", b"topic_uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["credit_bytes", b"credit_bytes", "segment", b"segment", "skip_missing", b"skip_missing", "start", b"start", "topic", b"topic", "topic_uid", b"topic_uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -347,23 +353,27 @@ class SubscribeReply(_message.Message):
     READY_FIELD_NUMBER: _builtins.int
     FRAMES_FIELD_NUMBER: _builtins.int
     END_FIELD_NUMBER: _builtins.int
+    SKIPPED_FIELD_NUMBER: _builtins.int
     frames: _builtins.bytes
     @_builtins.property
     def ready(self) -> Global___SubscribeReady: ...
     @_builtins.property
     def end(self) -> Global___SubscribeEnd: ...
+    @_builtins.property
+    def skipped(self) -> Global___SubscribeSkipped: ...
     def __init__(
         self,
         *,
         ready: Global___SubscribeReady | None = ...,
         frames: _builtins.bytes = ...,
         end: Global___SubscribeEnd | None = ...,
+        skipped: Global___SubscribeSkipped | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "frames", b"frames", "ready", b"ready", "reply", b"reply"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "frames", b"frames", "ready", b"ready", "reply", b"reply", "skipped", b"skipped"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "frames", b"frames", "ready", b"ready", "reply", b"reply"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "frames", b"frames", "ready", b"ready", "reply", b"reply", "skipped", b"skipped"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_reply: _TypeAlias = _typing.Literal["ready", "frames", "end"]  # noqa: Y015
+    _WhichOneofReturnType_reply: _TypeAlias = _typing.Literal["ready", "frames", "end", "skipped"]  # noqa: Y015
     _WhichOneofArgType_reply: _TypeAlias = _typing.Literal["reply", b"reply"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_reply) -> _WhichOneofReturnType_reply | None: ...
 
@@ -392,6 +402,31 @@ class SubscribeReady(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SubscribeReady: _TypeAlias = SubscribeReady  # noqa: Y015
+
+@_typing.final
+class SubscribeSkipped(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_OFFSET_FIELD_NUMBER: _builtins.int
+    END_OFFSET_FIELD_NUMBER: _builtins.int
+    start_offset: _builtins.int
+    """Records of offsets [start_offset, end_offset) are lost: no file holds them, and neither retention nor a low watermark
+    removed them. Only sent to a client that asked for skip_missing.
+    """
+    end_offset: _builtins.int
+    def __init__(
+        self,
+        *,
+        start_offset: _builtins.int = ...,
+        end_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_offset", b"end_offset", "start_offset", b"start_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SubscribeSkipped: _TypeAlias = SubscribeSkipped  # noqa: Y015
 
 @_typing.final
 class SubscribeEnd(_message.Message):

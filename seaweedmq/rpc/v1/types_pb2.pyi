@@ -387,6 +387,7 @@ class Segment(_message.Message):
     END_OFFSET_FIELD_NUMBER: _builtins.int
     OPENED_US_FIELD_NUMBER: _builtins.int
     SEALED_US_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     epoch: _builtins.int
     """Fencing number, at least 1."""
@@ -399,6 +400,10 @@ class Segment(_message.Message):
     """When it was opened, by the leader's clock. 0: not known."""
     sealed_us: _builtins.int
     """When it was sealed, by the leader's clock. 0: open, or not known."""
+    problem: _builtins.str
+    """Reason, with the file's name, why an open segment whose brokers are all gone cannot be recovered from its files.
+    Empty: it can, or is sealed. Do not publish to it nor read it until its problem is empty again.
+    """
     @_builtins.property
     def slots(self) -> Global___KeyRange: ...
     @_builtins.property
@@ -423,10 +428,11 @@ class Segment(_message.Message):
         end_offset: _builtins.int | None = ...,
         opened_us: _builtins.int = ...,
         sealed_us: _builtins.int = ...,
+        problem: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_end_offset", b"_end_offset", "end_offset", b"end_offset", "slots", b"slots"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_end_offset", b"_end_offset", "end_offset", b"end_offset", "epoch", b"epoch", "id", b"id", "opened_us", b"opened_us", "predecessors", b"predecessors", "replicas", b"replicas", "sealed_us", b"sealed_us", "slots", b"slots", "start_offset", b"start_offset", "state", b"state", "successors", b"successors"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_end_offset", b"_end_offset", "end_offset", b"end_offset", "epoch", b"epoch", "id", b"id", "opened_us", b"opened_us", "predecessors", b"predecessors", "problem", b"problem", "replicas", b"replicas", "sealed_us", b"sealed_us", "slots", b"slots", "start_offset", b"start_offset", "state", b"state", "successors", b"successors"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__end_offset: _TypeAlias = _typing.Literal["end_offset"]  # noqa: Y015
     _WhichOneofArgType__end_offset: _TypeAlias = _typing.Literal["_end_offset", b"_end_offset"]  # noqa: Y015

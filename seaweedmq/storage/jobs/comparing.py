@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from seaweedmq.codec.frame import Frame
 from seaweedmq.codec.payload.batch import decode_frame, full_batch, schema_from_bytes
+from seaweedmq.core.files.holes import missing_records
 from seaweedmq.errors import Corrupt, NotFound
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
@@ -115,8 +116,9 @@ def _walk(root: Path, topic: Topic, part: Part, found: Found) -> None:
             found.differences.append(Difference(path=log.path, offset=position, what=str(e)))
             return
     if part.is_complete and part.end is not None and position < part.end:
-        what = f"records up to {part.end} were stored, and neither a log nor a table has those from {position} on"
-        found.differences.append(Difference(path=part.logs[0].path, offset=position, what=what))
+        cut = max((log for log in part.logs if log.base_offset <= position), key=lambda log: log.base_offset)
+        loss = missing_records(topic, cut.segment, position, part.end, cut)
+        found.differences.append(Difference(path=part.logs[0].path, offset=position, what=str(loss)))
 
 
 def _compare(root: Path, topic: Topic, table: SegmentFile, log: SegmentFile, end: int, found: Found) -> int:

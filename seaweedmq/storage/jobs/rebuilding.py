@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seaweedmq.core.files.cover import covered_up_to, uncovered
+from seaweedmq.core.files.holes import first_needed
 from seaweedmq.core.files.retention import log_end_bound
 from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.jobs.run import Progress, Run, attempt, no_progress, one_after_another
-from seaweedmq.storage.snapshot import TopicSnapshot, list_files, read_snapshot
+from seaweedmq.storage.snapshot import TopicSnapshot, list_files, list_removed, read_snapshot
 from seaweedmq.storage.tables.compact import ROW_GROUP_BYTES, check_table
 from seaweedmq.storage.tables.delta import rebuild_log
 from seaweedmq.storage.tables.files import convert_files
@@ -34,7 +35,7 @@ class Rebuilt:
     replaced: list[str] = field(default_factory=list)
     """Damaged tables that were made again; what was there lies beside, hidden."""
     problems: list[SeaweedMQError] = field(default_factory=list)
-    """What can not be rebuilt, and why."""
+    """One error for each file that cannot be rebuilt."""
     version: int | None = None
     """Of the Delta log, if it was written."""
 
@@ -102,24 +103,27 @@ def _rebuild(root: Path, topic: Topic, segment: Segment) -> _Result:
             else:
                 result.problems.append(error)
     sound = [t for t in tables if t not in aside]
-    for start, end in _missing(topic, segment, files, sound, aside):
+    removed = attempt(list_removed, root, topic)  # after the files: retention records what it removes before it does
+    if isinstance(removed, SeaweedMQError):
+        result.problems.append(removed)
+        return result
+    first = first_needed(topic, segment, files, removed.get(segment.id, 0))
+    for start, end in _missing(segment, first, sound, aside):
         logs = [f for f in files if f.kind is FileKind.LOG and f.base_offset < end]
         if not _have(files, start, end):
-            result.problems.append(
-                Corrupt(
-                    f"{segment}: offsets [{start}, {end}) are in no file, neither log nor table: they can not be "
-                    "rebuilt; restore the file that had them from a copy"
-                )
-            )
+            result.problems.append(_in_no_file(segment, start, end))
             continue
         made = attempt(convert_files, root, topic, logs, end, ROW_GROUP_BYTES)
         if isinstance(made, SeaweedMQError):
             if not any(t.base_offset <= start and end <= (t.end_offset or 0) for t in aside):  # said below
-                what = f"{segment}: offsets [{start}, {end}) can not be rebuilt: {made}"
+                what = f"{segment}: offsets [{start}, {end}) cannot be rebuilt: {made}"
                 result.problems.append(Corrupt(what) if isinstance(made, Corrupt) else made)
         else:
             known = {t.path for t in (*sound, *result.made)}
             result.made.extend(t for t in made if t.path not in known)
+            if not any(t.base_offset <= start and end <= (t.end_offset or 0) for t in aside):
+                left = uncovered([*sound, *result.made], start, end)
+                result.problems.extend(_in_no_file(segment, *gap) for gap in left)
     for table in aside:
         if covered_up_to([*sound, *result.made], table.base_offset) < (table.end_offset or 0):
             _hidden(root, table, away=False)  # the logs had not all of it
@@ -132,17 +136,10 @@ def _rebuild(root: Path, topic: Topic, segment: Segment) -> _Result:
 
 
 def _missing(
-    topic: Topic,
-    segment: Segment,
-    files: Sequence[SegmentFile],
-    sound: Sequence[SegmentFile],
-    aside: Sequence[SegmentFile],
+    segment: Segment, first: int, sound: Sequence[SegmentFile], aside: Sequence[SegmentFile]
 ) -> list[tuple[int, int]]:
-    """What tables should hold and do not: of a sealed segment everything, of an open one what comes before a table. The
-    rest is its broker's, who knows what is committed."""
-    if not files:
-        return []  # retention took all of it, or there was nothing
-    first = max(min(f.base_offset for f in files), segment.start_offset, topic.low_watermark(segment.slots))
+    """Return what tables should hold from ``first`` on and do not: of a sealed segment everything, of an open one what
+    comes before a table. The rest is for its broker, which knows what is committed."""
     end = segment.end_offset
     if end is None:
         end = max((t.end_offset or 0 for t in (*sound, *aside)), default=0)
@@ -153,6 +150,13 @@ def _missing(
     for start, stop in missing:
         cut += pairwise([start, *(edge for edge in edges if start < edge < stop), stop])
     return cut
+
+
+def _in_no_file(segment: Segment, start: int, end: int) -> Corrupt:
+    return Corrupt(
+        f"{segment}: offsets [{start}, {end}) are in no file, neither log nor table: they cannot be rebuilt; restore "
+        "the file that had them from a copy"
+    )
 
 
 def _have(files: Sequence[SegmentFile], start: int, end: int) -> bool:

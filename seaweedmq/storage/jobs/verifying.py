@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 
 from seaweedmq.codec.paths import log_dir
+from seaweedmq.core.files.holes import missing_records
 from seaweedmq.core.files.retention import log_end_bound
-from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.jobs.comparing import Difference, Part, logs_of, verify_part
@@ -77,8 +77,7 @@ def verify_topic(
 
 
 def _parts(snapshot: TopicSnapshot) -> tuple[list[Part], list[Difference]]:
-    """What to look at, and what is wrong by the names of the files alone: offsets that are in none, of each segment the
-    first."""
+    """Return the parts to read, and the differences that names of files show: offsets that are in no file."""
     files: defaultdict[int, list[SegmentFile]] = defaultdict(list)
     for file in snapshot.files:
         files[file.segment].append(file)
@@ -89,11 +88,13 @@ def _parts(snapshot: TopicSnapshot) -> tuple[list[Part], list[Difference]]:
         logs = [f for f in files[segment.id] if f.kind is FileKind.LOG]
         bounds = {log.path: log_end_bound(log, logs) for log in logs}
         parts += [Part(table=table, logs=logs_of(table, logs, bounds)) for table in tables]
-        try:
-            pieces = snapshot.plan(segment.id)
-        except Corrupt as e:
-            holes.append(Difference(path=log_dir(snapshot.topic.name, segment.id), what=str(e)))
-            continue
+        gaps: list[range] = []
+        pieces = snapshot.plan(segment.id, missing=gaps)
+        folder = log_dir(snapshot.topic.name, segment.id)
+        holes += [
+            Difference(path=folder, what=str(missing_records(snapshot.topic, segment.id, gap.start, gap.stop)))
+            for gap in gaps
+        ]
         parts += [
             Part(table=None, logs=p.files, start=p.start_offset, end=p.end_offset, is_complete=p.complete)
             for p in pieces

@@ -174,7 +174,7 @@ class LogScanner:
         except Unsupported as e:
             raise Unsupported(f"{file.path}: {e}") from e
         p = self.preamble
-        if p.topic_uid != self._topic.uid:
+        if p.topic == file.topic and p.topic_uid != self._topic.uid:
             self.foreign = self._done = True
             return None
         if (p.topic, p.segment, p.base_offset, p.writer) != (

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from seaweedmq.codec.frame import Frame
 from seaweedmq.codec.payload.batch import clip_frame, schema_from_bytes
 from seaweedmq.core.files.cover import file_at
-from seaweedmq.errors import Corrupt, NotFound, OutOfRange, SeaweedMQError
+from seaweedmq.core.files.holes import missing_records
+from seaweedmq.errors import Corrupt, DataLoss, NotFound, OutOfRange
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.frames import Frames
 from seaweedmq.model.topic import Topic
@@ -71,6 +72,7 @@ async def read_segment(
     Raises:
         OutOfRange: retention removed ``start_offset``, or what a slow reader had yet to read.
         Corrupt: damage that no other file makes good; names the file and position.
+        DataLoss: no file holds what comes next, and retention did not remove it.
         StorageFailed: the storage refused.
     """
     reading = _Reading(store, topic, chunk_bytes, LogIndex() if index is None else index)
@@ -102,21 +104,55 @@ async def read_segment(
             raise next(iter(damaged.values()))
         if fruitless == FRUITLESS_LISTINGS_MAX:
             await store.check()  # a storage that is gone shows no files either, and is another error
-            raise _missing(topic, segment, position, files)
+            raise await _missing(reading, segment, position, end_offset, files)
         await asyncio.sleep(RELIST_DELAY_S * 2**fruitless)
 
 
-def _missing(topic: Topic, segment: int, position: int, files: Sequence[SegmentFile]) -> SeaweedMQError:
+async def _missing(
+    reading: _Reading, segment: int, position: int, end: int, files: Sequence[SegmentFile]
+) -> OutOfRange | DataLoss:
+    """Return the error for a position that no file holds."""
+    store, topic = reading.store, reading.topic
+    removed = (await store.removed(topic.name, topic.uid)).get(segment, 0)
     lowest = min((f.base_offset for f in files), default=None)
-    if lowest is None or position < lowest:
-        kept = "nothing of it is kept" if lowest is None else f"the lowest that is kept is {lowest}"
+    needed = max(removed, lowest) if topic.expires and lowest is not None else removed
+    if position < needed:
+        kept = "nothing of it is kept" if lowest is None else f"the lowest that is kept is {max(lowest, needed)}"
         return OutOfRange(
             f"{topic.name}#{segment}: offset {position} was removed by retention, {kept}: start from the earliest"
         )
-    return Corrupt(
-        f"{topic.name}#{segment}: offset {position} was committed, but none of its {len(files)} files holds it "
-        f"({', '.join(f.path for f in files[:4])}{' ...' if len(files) > 4 else ''}): restore them from a copy"
-    )
+    cut = file_at(files, position, ())
+    return missing_records(topic, segment, position, await _gap_end(reading, position, end, files), cut)
+
+
+async def _gap_end(reading: _Reading, position: int, end: int, files: Sequence[SegmentFile]) -> int:
+    """Return the lowest offset above a position that a file holds, ``end`` at the most."""
+    for file in files:  # by base offset
+        if not position < file.base_offset < end:
+            continue
+        if file.kind is FileKind.TABLE or await _has_frames(reading, file):
+            return file.base_offset
+    return end
+
+
+async def _has_frames(reading: _Reading, log: SegmentFile) -> bool:
+    """Whether a log file of this topic has a frame, or is damaged, which the next read reports."""
+    scanner = LogScanner(reading.topic, log)
+    try:
+        reader = await reading.store.open(log)
+    except NotFound:
+        return False
+    try:
+        while (wanted := scanner.wants()) is not None:
+            if (await asyncio.to_thread(scanner.feed, await reader.read(*wanted))).frames:
+                return True
+    except NotFound:
+        return False
+    except Corrupt:
+        return True
+    finally:
+        await reader.close()
+    return False
 
 
 def _read_file(reading: _Reading, file: SegmentFile, start: int, end: int, exact: bool) -> AsyncGenerator[Chunk, None]:

@@ -3,11 +3,12 @@
 import asyncio
 import math
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from seaweedmq.codec.frame import FrameHeader
 from seaweedmq.codec.logfile import LogPreamble
-from seaweedmq.core.files.retention import broker_of, log_end_bound
+from seaweedmq.core.files.holes import first_needed
+from seaweedmq.core.files.retention import broker_of
 from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.errors import Corrupt, NotFound, StorageFailed
 from seaweedmq.model.files import FileKind, SegmentFile
@@ -32,6 +33,9 @@ class Recovered:
     producers_complete: bool = True
     """Whether there are log files up to the end, so that a producer that is missing has stored nothing that it may
     still repeat."""
+    begins_at: int = field(default=0, compare=False)
+    """Offset of the first frame that was read; the end if there is no log file. What lies below is known from a
+    preamble alone, which leaves out producers that were idle."""
 
 
 async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -> Recovered:
@@ -88,26 +92,32 @@ async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -
             f"log files end with offset {end}; {last.path} was damaged or cut{f' ({torn})' if torn else ''}, restore "
             "it from a copy"
         )
-    return Recovered(end_offset=max(end, tables_end), producers=producers.snapshot(), producers_complete=is_complete)
+    return Recovered(
+        end_offset=max(end, tables_end),
+        producers=producers.snapshot(),
+        producers_complete=is_complete,
+        begins_at=max(start, segment.start_offset) if newest else max(end, tables_end),
+    )
 
 
 async def earliest_offset(store: SegmentStore, topic: Topic, segment: Segment) -> int:
-    """Lowest offset of the segment that is left after retention and what was deleted by hand; its end offset if it is
-    sealed and nothing is left.
+    """Return the offset from which the segment's records must be there: retention and low watermarks removed all below.
+
+    It is the end offset if the segment is sealed and all of it was removed. Records that are missing above it are lost.
 
     Raises:
-        StorageFailed: the storage refused, or files vanish as fast as they are listed.
+        StorageFailed: If the storage refuses, or files vanish as fast as they are listed.
     """
-    low = topic.low_watermark(segment.slots)
+    low = max(topic.low_watermark(segment.slots), segment.start_offset)
     if segment.end_offset is not None and low >= segment.end_offset:
         return segment.end_offset
-    find = _earliest_joined if topic.has_retention else _earliest_whole
+    removed = (await store.removed(topic.name, topic.uid)).get(segment.id, 0)
+    if not topic.expires:
+        return first_needed(topic, segment, (), removed)
     for _ in range(LISTINGS_MAX):
         files = await store.list_files(topic.name, segment.id)
-        if segment.end_offset is not None:
-            files = [f for f in files if f.base_offset < segment.end_offset]
         try:
-            return max(low, await find(store, topic, segment, files))
+            return first_needed(topic, segment, await _first_sound(store, topic, files), removed)
         except NotFound:
             continue  # it went after it was listed: a table has its records, or retention took them
     raise StorageFailed(
@@ -116,45 +126,17 @@ async def earliest_offset(store: SegmentStore, topic: Topic, segment: Segment) -
     )
 
 
-async def _earliest_whole(store: SegmentStore, topic: Topic, segment: Segment, files: Sequence[SegmentFile]) -> int:
+async def _first_sound(store: SegmentStore, topic: Topic, files: Sequence[SegmentFile]) -> Sequence[SegmentFile]:
+    """Return the first file that may hold records, if there is one: no torn log, and none of an earlier topic."""
     for file in files:
-        if file.kind is FileKind.TABLE or await _preamble_of(store, topic, file) is not None:
-            return max(file.base_offset, segment.start_offset)
-    return segment.start_offset if segment.end_offset is None else segment.end_offset
-
-
-async def _earliest_joined(store: SegmentStore, topic: Topic, segment: Segment, files: Sequence[SegmentFile]) -> int:
-    """Where what reaches to the end of the segment without a gap begins. Retention takes files from the front, so what
-    lies before a gap is left over: a replica that was written out late, when the records had been removed.
-
-    A log holds what lies below the next one of its broker. What lies above as well, if an fsync failed and the next
-    one, which begins with what that was for, did not get as far: so logs are read, the newest first, until one reaches
-    the end."""
-    end = segment.end_offset
-    spans: list[tuple[int, float]] = [(f.base_offset, f.end_offset or 0) for f in files if f.kind is FileKind.TABLE]
-    logs = [f for f in files if f.kind is FileKind.LOG]
-    for log in sorted(logs, key=lambda f: f.base_offset, reverse=True):
-        reach: float = log_end_bound(log, files) or 0
-        if not reach or (end is not None and all(to < end for _, to in spans)):
-            reach = max(reach, await _log_end(store, topic, segment, log))
-        spans.append((log.base_offset, reach))
-    begin: float = math.inf if end is None else end
-    while (joined := min((base for base, to in spans if base < begin <= to), default=begin)) < begin:
-        begin = joined
-    return max(segment.start_offset, segment.start_offset if begin == math.inf else int(begin))
-
-
-async def _log_end(store: SegmentStore, topic: Topic, segment: Segment, log: SegmentFile) -> float:
-    """Where its frames end; infinity for the one that is being written to. Raises NotFound."""
-    if segment.is_open and broker_of(log.writer) == segment.primary:
-        return math.inf
-    scanner = LogScanner(topic, log)
-    try:
-        async for _ in _frames(store, log, scanner):
-            """Only the end matters."""
-    except Corrupt:
-        return math.inf if segment.end_offset is None else segment.end_offset  # damaged is not left over
-    return scanner.next_offset
+        if file.kind is FileKind.TABLE:
+            return (file,)
+        try:
+            if await _preamble_of(store, topic, file) is not None:
+                return (file,)
+        except Corrupt:
+            return (file,)  # its reader names the damage
+    return ()
 
 
 @dataclass(slots=True)

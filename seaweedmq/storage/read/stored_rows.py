@@ -7,6 +7,7 @@ was made since it began has the records: they may be the producer's, or others'.
 
 from collections.abc import Sequence
 from contextlib import closing
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,7 +66,7 @@ def stored_sequence(
             files = scan_segment(root, topic.name, segment.id)
         except OSError as error:
             raise storage_failed("list files of", str(segment), error) from error
-        young = [f for f in files if f.modified_us >= since_us - SLACK_US]
+        young = _young(files, since_us - SLACK_US)
         logs = [f for f in young if f.kind is FileKind.LOG]
         try:
             found = [_scan(root, topic, f, segment, producer, start) for f in logs]
@@ -82,6 +83,14 @@ def stored_sequence(
             "on are among them"
         )
     raise OutOfRange(f"{segment}: its log files go while they are looked at; start again")
+
+
+def _young(files: Sequence[SegmentFile], since_us: int) -> list[SegmentFile]:
+    """Return the files that may have been written since a moment. A segment is written in the order of its offsets: no
+    file is older than one that begins before it, though a clock that was set back dated it."""
+    ordered = sorted(files, key=lambda f: f.base_offset)
+    dated_us = accumulate((f.modified_us for f in ordered), max)
+    return [f for f, us in zip(ordered, dated_us, strict=True) if us >= since_us]
 
 
 def _scan(

@@ -8,6 +8,7 @@ import asyncio
 import math
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, closing
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
@@ -18,7 +19,7 @@ import pyarrow as pa
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.codec.payload.batch import decode_frame, full_batch, schema_from_bytes
 from seaweedmq.core.files.cover import Piece, cover
-from seaweedmq.errors import Corrupt, NotFound
+from seaweedmq.errors import Corrupt, DataLoss, NotFound
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import BlockingInput, SegmentStore
@@ -37,19 +38,39 @@ class RecordAt(NamedTuple):
 
 
 async def find_offset_by_time(
-    store: SegmentStore, topic: Topic, segment: int, timestamp_us: int, end_offset: int, *, start_offset: int = 0
+    store: SegmentStore,
+    topic: Topic,
+    segment: int,
+    timestamp_us: int,
+    end_offset: int,
+    *,
+    start_offset: int = 0,
+    skip_missing: bool = False,
 ) -> RecordAt | None:
     """The first record at or after a time, microseconds since 1970 UTC, that is kept in ``[start_offset, end_offset)``;
     None if there is none.
+
+    Records that are lost may be the ones that are searched: the first of them is returned, with the time, so that its
+    reader meets the gap. With ``skip_missing`` the search continues behind them.
 
     Raises:
         Corrupt, StorageFailed: as ``reader.read_segment``.
     """
     search = _Search(store, topic, segment)
-    for piece in await search.pieces(start_offset, end_offset):
-        found = await search.first_from(timestamp_us, piece)
-        if found is not None:
-            return found
+    position = start_offset
+    while position < end_offset:
+        try:
+            for piece in await search.pieces(position, end_offset):
+                found = await search.first_from(timestamp_us, piece)
+                if found is not None:
+                    return found
+            return None
+        except DataLoss as loss:
+            if loss.start_offset is None or loss.end_offset is None:
+                raise
+            if not skip_missing:
+                return RecordAt(loss.start_offset, timestamp_us)
+            position = loss.end_offset
     return None
 
 
@@ -95,9 +116,11 @@ class _Search:
 
     async def pieces(self, start: int, end: int) -> Sequence[Piece]:
         """What is kept of the offsets, by the files that hold it."""
-        files = await self._store.list_files(self._topic.name, self._segment)
-        lowest = min((f.base_offset for f in files), default=end)
-        return cover(files, max(start, lowest), end)
+        topic = self._topic
+        removed = await self._store.removed(topic.name, topic.uid)
+        files = await self._store.list_files(topic.name, self._segment)
+        lowest = min((f.base_offset for f in files), default=end) if topic.expires else 0
+        return cover(files, max(start, lowest, removed.get(self._segment, 0)), end)
 
     async def first_from(self, timestamp_us: int, piece: Piece) -> RecordAt | None:
         """The first record of a piece at or after a time."""
@@ -118,13 +141,21 @@ class _Search:
         if searched:
             return found
         kept: Frame | None = None
-        async with aclosing(self._frames(piece)) as frames:
-            async for frame in frames:
-                bound = frame.header.timestamp_max
-                if frame.header.base_offset < piece.start or frame.header.end_offset > piece.end:
-                    bound = _latest(*self._times(frame, piece)).timestamp_us
-                if bound > floor or (bound == floor and kept is None):
-                    kept, floor = frame, bound
+        position = piece.start
+        while position < piece.end:
+            try:
+                async with aclosing(self._frames(replace(piece, start=position))) as frames:
+                    async for frame in frames:
+                        bound = frame.header.timestamp_max
+                        if frame.header.base_offset < piece.start or frame.header.end_offset > piece.end:
+                            bound = _latest(*self._times(frame, piece)).timestamp_us
+                        if bound > floor or (bound == floor and kept is None):
+                            kept, floor = frame, bound
+                break
+            except DataLoss as loss:  # the result is the highest of those that are kept
+                if loss.end_offset is None:
+                    raise
+                position = loss.end_offset
         return None if kept is None else _latest(*self._times(kept, piece))
 
     async def _in_table(self, piece: Piece, look: Look) -> tuple[bool, RecordAt | None]:

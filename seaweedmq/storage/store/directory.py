@@ -10,12 +10,16 @@ from pathlib import Path
 from seaweedmq.codec.paths import (
     DELTA_LOG,
     FENCE_PREFIX,
+    TOPICS,
     log_dir,
     logs_dir,
+    parse_producers_document,
     parse_segment_file,
     table_dir,
     table_prefix,
+    topic_dir,
 )
+from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.topic import TopicName
@@ -60,6 +64,27 @@ def scan_tables(root: Path, topic: TopicName, segments: Iterable[int]) -> list[S
     return _scan_steady(root, table_dir(topic), {table_prefix(segment) for segment in segments})
 
 
+def scan_topics(root: Path) -> list[TopicName]:
+    """Return the topics that have a folder with anything in it, by name; deleted ones have hidden names."""
+    found = []
+    for namespace in scan_names(root / TOPICS):
+        for name in scan_names(root / TOPICS / namespace):
+            with contextlib.suppress(InvalidArgument):
+                topic = TopicName(namespace, name)
+                if scan_names(root / topic_dir(topic)):
+                    found.append(topic)
+    return sorted(found)
+
+
+def scan_names(folder: Path, suffix: str = "") -> list[str]:
+    """Return the names in a folder that are not hidden and end so; none if there is no such folder."""
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(name for name in names if not name.startswith(".") and name.endswith(suffix))
+
+
 def _scan_steady(root: Path, directory: str, prefixes: Set[str] | None) -> list[SegmentFile]:
     """As ``_scan``, once more if names came or went meanwhile: a listing of many names takes several calls, and where a
     merge puts one table in the place of others between two of them, it may show neither."""
@@ -96,7 +121,7 @@ def _holds_something(folder: Path) -> bool:
 
 
 def sweep_pruned(root: Path, topic: TopicName, pruned: IdRanges) -> None:
-    """Delete the log folders and tables of these segments."""
+    """Delete the log folders, the tables and the documents of these segments."""
     if not pruned:
         return
     with contextlib.suppress(FileNotFoundError), os.scandir(root / logs_dir(topic)) as folders:
@@ -104,6 +129,10 @@ def sweep_pruned(root: Path, topic: TopicName, pruned: IdRanges) -> None:
             if folder.name.isdecimal() and int(folder.name) in pruned and folder.is_dir(follow_symlinks=False):
                 with contextlib.suppress(FileNotFoundError):
                     shutil.rmtree(folder.path)
+    for document in scan_names(root / topic_dir(topic), ".json"):
+        segment = parse_producers_document(document)
+        if segment is not None and segment in pruned:
+            (root / topic_dir(topic) / document).unlink(missing_ok=True)
     with contextlib.suppress(FileNotFoundError), os.scandir(root / table_dir(topic)) as entries:
         for entry in entries:
             name = parse_segment_file(f"{table_dir(topic)}/{entry.name}")

@@ -40,7 +40,8 @@ class FileLogWriter:
         syncs: ThreadPoolExecutor,
         guard: RootGuard,
     ) -> None:
-        """``guard`` is verified before a write or fsync counts: the mount above the file may have vanished."""
+        """``guard`` is verified every ``VERIFY_INTERVAL_S`` before a write or fsync counts: the mount may have
+        vanished."""
         self._guard = guard
         self._root = root
         self._path = path
@@ -95,7 +96,7 @@ class FileLogWriter:
 
     def _write(self, chunks: Sequence[bytes | memoryview]) -> None:
         file_io.write_all(self._fd, chunks)
-        self._guard.verify()
+        self._guard.verify_often()
 
     def _write_and_sync(self, chunks: Sequence[bytes | memoryview], end: int, *, named: bool) -> None:
         """In one turn of a thread: to hand over to another one takes as much as both."""
@@ -114,7 +115,7 @@ class FileLogWriter:
             self._dropped_bytes = end
         if not named:
             file_io.sync_directories(self._root, (self._root / self._path).parent)
-        self._guard.verify()
+        self._guard.verify_often()
 
     async def close(self) -> None:
         if self._closed:

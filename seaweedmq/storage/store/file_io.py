@@ -115,23 +115,41 @@ def drop_cache(fd: int, start: int, end: int) -> None:
         os.posix_fadvise(fd, start, end - start, os.POSIX_FADV_DONTNEED)
 
 
-def make_directories(root: Path, relative: str) -> Path:
-    """``root/relative`` and what is missing on the way to it, but never ``root``.
+def make_directories(root: Path, relative: str, *, beside: str = "") -> Path:
+    """Make ``root/relative`` and what is missing on the way to it, but never ``root``.
 
-    A root that is not there is an unmounted disk: creating it would put the data in the wrong place.
+    A root that is missing is an unmounted disk: creating it would put the data in the wrong place. The root may
+    also fall away at any moment and show the folder beneath its mount, so a folder directly below it is made only where
+    the file ``beside`` lies, in one open directory; deeper ones need their parents.
+
+    Raises:
+        FileNotFoundError: If the root, or ``beside`` in it, is missing.
     """
     path = root / relative
     try:
-        path.mkdir()
+        if "/" in relative:
+            path.mkdir()
+        elif not path.is_dir():
+            _make_top(root, relative, beside)
     except FileExistsError:
         pass
     except FileNotFoundError:
         if "/" not in relative:
             raise
-        make_directories(root, relative.rpartition("/")[0])
+        make_directories(root, relative.rpartition("/")[0], beside=beside)
         with contextlib.suppress(FileExistsError):
             path.mkdir()
     return path
+
+
+def _make_top(root: Path, name: str, beside: str) -> None:
+    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if beside:
+            os.stat(beside, dir_fd=fd)
+        os.mkdir(name, dir_fd=fd)
+    finally:
+        os.close(fd)
 
 
 def sync_directories(root: Path, directory: Path) -> None:
@@ -205,6 +223,35 @@ def publish(root: Path, *renames: tuple[Path, Path]) -> None:
     for temporary, final in renames:
         temporary.replace(final)
     sync_directories(root, renames[0][1].parent)
+
+
+def create_whole(root: Path, path: Path, content: bytes) -> None:
+    """Create a file durably with all of its content, in a folder that exists.
+
+    Raises:
+        FileExistsError: If there is one of that name.
+        OSError: If the file system refuses.
+    """
+    with written_aside(path.parent) as aside:
+        aside.write_bytes(content)
+        sync_path(aside)
+        try:
+            os.link(aside, path)
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            _create_in_place(path, content)
+    sync_directories(root, path.parent)
+
+
+def _create_in_place(path: Path, content: bytes) -> None:
+    """Create a file where no file can have two names."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    try:
+        write_all(fd, [content])
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def remove_stale_temporaries(directory: Path, now_s: float) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -13,28 +13,44 @@ from urllib.parse import unquote, urlsplit
 from seaweedmq.codec.documents import topic_from_document
 from seaweedmq.codec.paths import (
     DELETED_PREFIX,
+    GROUPS,
     TOPIC_DOCUMENT,
     TOPICS,
+    claim_path,
+    claims_dir,
     deleted_prefix,
     document_path,
     fence_path,
+    journal_path,
     log_dir,
     log_path,
+    parse_journal_name,
+    removed_dir,
     topic_dir,
 )
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError, StorageFailed
+from seaweedmq.model.claims import ClaimKind
 from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import BlockingInput
-from seaweedmq.storage.store import file_io
+from seaweedmq.storage.store import claims, file_io
 from seaweedmq.storage.store import marker as markers
-from seaweedmq.storage.store.directory import has_topics, remove_log_folder, scan_segment, scan_topic, sweep_pruned
+from seaweedmq.storage.store.directory import (
+    has_topics,
+    remove_log_folder,
+    scan_names,
+    scan_segment,
+    scan_topic,
+    scan_topics,
+    sweep_pruned,
+)
 from seaweedmq.storage.store.faults import NO_SPACE, storage_failed
 from seaweedmq.storage.store.file_handles import FileLogReader, FileLogWriter, open_input
 from seaweedmq.storage.store.kept import sweep_kept
 from seaweedmq.storage.store.marker import RootGuard
+from seaweedmq.storage.store.removed import record_removed, scan_removed, sweep_removed
 
 T = TypeVar("T")
 
@@ -70,8 +86,16 @@ class FileSegmentStore:
         for pool in (self._writes, self._syncs, self._reads, self._documents):
             await asyncio.to_thread(pool.shutdown)
 
+    @property
+    def cluster_id(self) -> str | None:
+        """Id of the cluster that the store is bound to."""
+        return self._guard.cluster_id
+
     def bind(self, cluster_id: str) -> None:
         self._guard.bind(cluster_id)
+
+    async def verify_root(self) -> None:
+        await self._run(self._documents, "verify", self.root, lambda: None, verify_after=False)
 
     async def read_marker(self) -> StorageMarker | None:
         return await self._of_marker("read the marker of", lambda: markers.read_marker(self.root))
@@ -127,7 +151,7 @@ class FileSegmentStore:
         final = self.root / log_path(topic, segment, base_offset, writer)
 
         def put() -> None:
-            directory = file_io.make_directories(self.root, log_dir(topic, segment))
+            directory = self._make_directories(log_dir(topic, segment))
             if final.exists():
                 raise FileExistsError
             with file_io.written_aside(directory) as temporary:
@@ -191,11 +215,24 @@ class FileSegmentStore:
         if files:
             await self._run(self._syncs, "delete", self.root / files[0].path, unlink_all)
 
+    async def record_removed(self, topic: TopicName, uid: int, removed: Mapping[int, int]) -> None:
+        await self._run(
+            self._syncs,
+            "write",
+            self.root / removed_dir(topic),
+            lambda: record_removed(self.root, topic, uid, removed, beside=self._guard.beside),
+        )
+
+    async def removed(self, topic: TopicName, uid: int) -> Mapping[int, int]:
+        return await self._run(
+            self._reads, "list", self.root / removed_dir(topic), lambda: scan_removed(self.root, topic, uid)
+        )
+
     async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
         marker = self.root / fence_path(topic, uid, segment)
 
         def put() -> None:
-            directory = file_io.make_directories(self.root, str(marker.parent.relative_to(self.root)))
+            directory = self._make_directories(str(marker.parent.relative_to(self.root)))
             # Renamed even over one that is there: a change of its own makes a client of a network file system forget
             # what it knew of the folder, and the listing that follows has to show what others wrote.
             with file_io.written_aside(directory) as temporary:
@@ -232,7 +269,7 @@ class FileSegmentStore:
 
     async def put_documents(self, topic: TopicName, documents: Mapping[str, bytes], *, is_durable: bool = True) -> None:
         def put() -> None:
-            directory = file_io.make_directories(self.root, topic_dir(topic))
+            directory = self._make_directories(topic_dir(topic))
             with contextlib.ExitStack() as aside:
                 renames = []
                 for name, content in documents.items():
@@ -247,14 +284,84 @@ class FileSegmentStore:
 
         await self._run(self._documents, "write the documents of", self.root / topic_dir(topic), put)
 
-    async def sweep(self, topic: TopicName, uid: int, *, kept_s: float) -> None:
+    async def list_topics(self) -> list[TopicName]:
+        return await self._run(self._documents, "list the topics of", self.root, lambda: scan_topics(self.root))
+
+    async def list_documents(self, topic: TopicName) -> list[str]:
+        folder = self.root / topic_dir(topic)
+        return await self._run(self._documents, "list", folder, lambda: scan_names(folder, ".json"))
+
+    async def read_document(self, topic: TopicName, name: str) -> bytes:
+        return await self._read_whole(document_path(topic, name))
+
+    async def used_segments(self, topic: TopicName) -> frozenset[int]:
+        folder = self.root / topic_dir(topic)
+        return await self._run(self._documents, "list", folder, lambda: claims.used_segments(self.root, topic))
+
+    async def deleted_topics(self) -> frozenset[int]:
+        return await self._run(self._documents, "list", self.root, lambda: claims.deleted_topics(self.root))
+
+    async def create_claim(self, kind: ClaimKind, number: int, content: bytes) -> None:
+        path = self.root / claim_path(kind, number)
+        try:
+            await self._run(
+                self._documents, "create", path, lambda: claims.create_claim(self.root, kind, number, content)
+            )
+        except FileExistsError:
+            raise AlreadyExists(f"{path} exists: number {number} is taken, take another one") from None
+
+    async def read_claims(self, kind: ClaimKind) -> Mapping[int, bytes]:
+        folder = self.root / claims_dir(kind)
+        return await self._run(self._documents, "read", folder, lambda: claims.read_claims(self.root, kind))
+
+    async def delete_claims(self, kind: ClaimKind, numbers: Collection[int]) -> None:
+        folder = self.root / claims_dir(kind)
+        if numbers:
+            await self._run(self._documents, "delete", folder, lambda: claims.delete_claims(self.root, kind, numbers))
+
+    async def create_journal(self, name: str) -> FileLogWriter:
+        relative = journal_path(name)
+        try:
+            fd = await self._run(
+                self._writes, "create journal", self.root / relative, lambda: self._create_exclusively(relative)
+            )
+        except FileExistsError:
+            raise AlreadyExists(f"journal {relative} exists: every one has its own name") from None
+        return FileLogWriter(self.root, relative, fd, 0, writes=self._writes, syncs=self._syncs, guard=self._guard)
+
+    async def list_journals(self) -> list[str]:
+        folder = self.root / GROUPS
+        names = await self._run(self._documents, "list", folder, lambda: scan_names(folder, ".journal"))
+        return sorted(name for name in names if parse_journal_name(name) is not None)
+
+    async def read_journal(self, name: str) -> bytes:
+        return await self._read_whole(journal_path(name))
+
+    async def delete_journals(self, names: Sequence[str]) -> None:
+        paths = [self.root / journal_path(name) for name in names]
+
+        def unlink_all() -> None:
+            for path in paths:
+                path.unlink(missing_ok=True)
+
+        if paths:
+            await self._run(self._documents, "delete", paths[0], unlink_all)
+
+    async def _read_whole(self, relative: str) -> bytes:
+        try:
+            return await self._run(self._documents, "read", self.root / relative, (self.root / relative).read_bytes)
+        except FileNotFoundError:
+            raise NotFound(f"{relative} is missing in {self.root}") from None
+
+    async def sweep(self, topic: TopicName, uid: int, *, kept_s: float, now_us: int | None = None) -> None:
         document = self.root / document_path(topic, TOPIC_DOCUMENT)
 
         def sweep() -> None:
             found = topic_from_document(document.read_bytes())
             if found.uid == uid:
                 sweep_pruned(self.root, topic, found.pruned)
-                sweep_kept(self.root, topic, kept_s)
+                sweep_removed(self.root, topic, found.pruned)
+                sweep_kept(self.root, topic, kept_s, now_us)
 
         try:
             await self._run(self._syncs, "delete what is left of old files of", self.root / topic_dir(topic), sweep)
@@ -263,6 +370,7 @@ class FileSegmentStore:
 
     async def delete_topic(self, topic: TopicName, uid: int) -> None:
         def delete() -> None:
+            claims.record_deleted(self.root, uid)
             for folder in (self.root / topic_dir(topic), self.root / "blobs" / topic.namespace / topic.name):
                 prefix = deleted_prefix(uid)
                 if folder.is_dir() and self._belongs(folder, uid):
@@ -274,6 +382,14 @@ class FileSegmentStore:
                         shutil.rmtree(leftover, ignore_errors=False)
 
         await self._run(self._syncs, "delete topic folder", self.root / topic_dir(topic), delete)
+
+    async def sweep_deleted(self) -> None:
+        def sweep() -> None:
+            for parent in (self.root / TOPICS, self.root / "blobs"):
+                for leftover in parent.glob(f"*/{DELETED_PREFIX}*"):
+                    shutil.rmtree(leftover)
+
+        await self._run(self._syncs, "delete what is left of deleted topics in", self.root / TOPICS, sweep)
 
     async def _run(
         self, pool: ThreadPoolExecutor, action: str, path: Path, call: Callable[[], T], *, verify_after: bool = True
@@ -314,10 +430,13 @@ class FileSegmentStore:
         with file_io.written_aside(self.root) as probe:
             probe.write_bytes(b"\0")
 
+    def _make_directories(self, relative: str) -> Path:
+        return file_io.make_directories(self.root, relative, beside=self._guard.beside)
+
     def _create_exclusively(self, relative: str) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         for _ in range(CREATE_ATTEMPTS):
-            file_io.make_directories(self.root, relative.rpartition("/")[0])
+            self._make_directories(relative.rpartition("/")[0])
             with contextlib.suppress(FileNotFoundError):
                 return os.open(self.root / relative, flags, 0o644)
         return os.open(self.root / relative, flags, 0o644)

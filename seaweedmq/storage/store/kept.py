@@ -11,6 +11,7 @@ from pathlib import Path
 
 from seaweedmq.codec.paths import KEPT, kept_path, parse_segment_file, table_dir
 from seaweedmq.errors import NotFound
+from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.store import file_io
 
@@ -64,9 +65,13 @@ def keep_table(root: Path, table: str) -> bool:
         raise NotFound(f"{table} is gone") from None
 
 
-def sweep_kept(root: Path, topic: TopicName, kept_s: float) -> None:
-    """Remove second names of tables whose first one went ``kept_s`` ago, or never came: who made them was killed in
-    between. When that was the inode tells, which changes with its names; by the clock of the storage."""
+def sweep_kept(root: Path, topic: TopicName, kept_s: float, now_us: int | None = None) -> None:
+    """Remove second names of tables whose first one went ``kept_s`` ago, or never came, as when the process that made
+    them was killed in between. The inode, which changes with its names, is dated by the clock of the storage.
+
+    Args:
+        now_us: as ``SegmentStore.sweep``.
+    """
     folder = root / table_dir(topic) / KEPT
     try:
         names = [path.name for path in folder.iterdir()]
@@ -77,6 +82,8 @@ def sweep_kept(root: Path, topic: TopicName, kept_s: float) -> None:
     if not alone:
         return
     now_s = file_io.clock_s(folder)
+    if now_us is not None:
+        now_s = min(now_s, now_us / US_PER_S)
     for name in alone:
         with contextlib.suppress(FileNotFoundError):
             if now_s - (folder / name).lstat().st_ctime >= kept_s:

@@ -5,7 +5,7 @@ processes wrote and did not fsync is gone, or any part of it is.
 """
 
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -15,20 +15,30 @@ from seaweedmq.codec.cluster import marker_document, marker_from_document
 from seaweedmq.codec.documents import topic_from_document
 from seaweedmq.codec.paths import (
     CLUSTER_DOCUMENT,
+    DELETED_TOPICS,
+    GROUPS,
     TOPIC_DOCUMENT,
     TOPICS,
+    RemovedMark,
+    claim_path,
+    claims_dir,
+    deleted_topic_path,
     document_path,
     fence_path,
+    journal_path,
     log_dir,
     log_path,
-    logs_dir,
+    parse_removed_mark,
     parse_segment_file,
+    parse_segment_path,
+    removed_dir,
     table_dir,
     table_prefix,
     topic_dir,
 )
 from seaweedmq.core.files.cover import refuse_overlap
 from seaweedmq.errors import AlreadyExists, Closed, NotFound, SeaweedMQError, StorageFailed
+from seaweedmq.model.claims import ClaimKind
 from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
@@ -48,7 +58,9 @@ class StorageOp(StrEnum):
     LIST = "list"
     FENCE = "fence"
     LOOK = "look"
-    """For a fence, or the marker of the cluster."""
+    """For a fence."""
+    MARKER = "marker"
+    """Read the marker of the cluster."""
     OPEN = "open"
     READ = "read"
     PUT = "put"
@@ -111,8 +123,11 @@ class MemorySegmentStore:
     def bind(self, cluster_id: str) -> None:
         self.cluster_id, self._verified = cluster_id, None
 
+    async def verify_root(self) -> None:
+        self.verify()
+
     async def read_marker(self) -> StorageMarker | None:
-        await self.fault(StorageOp.LOOK, CLUSTER_DOCUMENT)
+        await self.fault(StorageOp.MARKER, CLUSTER_DOCUMENT)
         return self._marker()
 
     async def create_marker(self, marker: StorageMarker) -> StorageMarker:
@@ -241,6 +256,22 @@ class MemorySegmentStore:
             await self._turn(StorageOp.DELETE, file.path)
             self.files.pop(file.path, None)
 
+    async def record_removed(self, topic: TopicName, uid: int, removed: Mapping[int, int]) -> None:
+        for segment, offset in removed.items():
+            path = f"{removed_dir(topic)}/{RemovedMark(segment, offset, uid).file_name}"
+            await self._turn(StorageOp.PUT, path)
+            self.files[path] = MemoryFile(bytearray(), self.wall_us(), "", named=True)
+
+    async def removed(self, topic: TopicName, uid: int) -> Mapping[int, int]:
+        await self._turn(StorageOp.LIST, removed_dir(topic))
+        removed: dict[int, int] = {}
+        for path in self.files:
+            folder, _, name = path.rpartition("/")
+            mark = parse_removed_mark(name) if folder == removed_dir(topic) else None
+            if mark is not None and mark.uid == uid:
+                removed[mark.segment] = max(mark.offset, removed.get(mark.segment, 0))
+        return removed
+
     async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
         path = fence_path(topic, uid, segment)
         await self._turn(StorageOp.FENCE, path)
@@ -292,7 +323,81 @@ class MemorySegmentStore:
         self.files[path] = MemoryFile(bytearray(content), self.wall_us(), "", len(content), named=True)
         self.sync_names(path.rpartition("/")[0])
 
-    async def sweep(self, topic: TopicName, uid: int, *, kept_s: float) -> None:
+    async def list_topics(self) -> list[TopicName]:
+        await self._turn(StorageOp.LIST, TOPICS)
+        parts = [path.split("/") for path in self.files if path.startswith(f"{TOPICS}/")]
+        found = {(p[1], p[2]) for p in parts if len(p) > 3 and not p[2].startswith(".") and not p[3].startswith(".")}
+        return sorted(TopicName(namespace, name) for namespace, name in found)
+
+    async def list_documents(self, topic: TopicName) -> list[str]:
+        return await self._names_in(topic_dir(topic), ".json")
+
+    async def read_document(self, topic: TopicName, name: str) -> bytes:
+        return await self._read_whole(document_path(topic, name))
+
+    async def used_segments(self, topic: TopicName) -> frozenset[int]:
+        folder = topic_dir(topic)
+        await self._turn(StorageOp.LIST, folder)
+        found = {parse_segment_path(topic, path) for path in self.files if path.startswith(f"{folder}/")}
+        return frozenset(number for number in found if number is not None)
+
+    async def deleted_topics(self) -> frozenset[int]:
+        await self._turn(StorageOp.LIST, DELETED_TOPICS)
+        folder = f"{DELETED_TOPICS}/"
+        return frozenset(int(path.removeprefix(folder)) for path in self.files if path.startswith(folder))
+
+    async def create_claim(self, kind: ClaimKind, number: int, content: bytes) -> None:
+        path = claim_path(kind, number)
+        await self._turn(StorageOp.PUT, path)
+        if path in self.files:
+            raise AlreadyExists(f"{path} exists: number {number} is taken, take another one")
+        self.files[path] = MemoryFile(bytearray(content), self.wall_us(), "", len(content), named=True)
+
+    async def read_claims(self, kind: ClaimKind) -> Mapping[int, bytes]:
+        folder = f"{claims_dir(kind)}/"
+        await self._turn(StorageOp.READ, folder)
+        return {
+            int(path.removeprefix(folder)): bytes(file.data)
+            for path, file in self.files.items()
+            if path.startswith(folder)
+        }
+
+    async def delete_claims(self, kind: ClaimKind, numbers: Collection[int]) -> None:
+        for number in numbers:
+            await self._turn(StorageOp.DELETE, claim_path(kind, number))
+            self.files.pop(claim_path(kind, number), None)
+
+    async def create_journal(self, name: str) -> "MemoryLogWriter":
+        path = journal_path(name)
+        await self._turn(StorageOp.CREATE, path)
+        if path in self.files:
+            raise AlreadyExists(f"journal {path} exists: every one has its own name")
+        file = self.files[path] = MemoryFile(bytearray(), self.wall_us(), "")
+        return MemoryLogWriter(self, path, file)
+
+    async def list_journals(self) -> list[str]:
+        return await self._names_in(GROUPS, ".journal")
+
+    async def read_journal(self, name: str) -> bytes:
+        return await self._read_whole(journal_path(name))
+
+    async def delete_journals(self, names: Sequence[str]) -> None:
+        for name in names:
+            await self._turn(StorageOp.DELETE, journal_path(name))
+            self.files.pop(journal_path(name), None)
+
+    async def _names_in(self, folder: str, suffix: str) -> list[str]:
+        await self._turn(StorageOp.LIST, folder)
+        names = [path.removeprefix(f"{folder}/") for path in self.files if path.startswith(f"{folder}/")]
+        return sorted(n for n in names if "/" not in n and not n.startswith(".") and n.endswith(suffix))
+
+    async def _read_whole(self, path: str) -> bytes:
+        await self._turn(StorageOp.READ, path)
+        if path not in self.files:
+            raise NotFound(f"{path} is missing")
+        return bytes(self.files[path].data)
+
+    async def sweep(self, topic: TopicName, uid: int, *, kept_s: float, now_us: int | None = None) -> None:
         """Tables have one name here: who opened one has it whole."""
         await self._turn(StorageOp.DELETE, topic_dir(topic))
         document = self.files.get(document_path(topic, TOPIC_DOCUMENT))
@@ -301,17 +406,18 @@ class MemorySegmentStore:
         found = topic_from_document(bytes(document.data))
         if found.uid != uid or not found.pruned:
             return
-        logs = f"{logs_dir(topic)}/"
         for path in [p for p in self.files if p.startswith(f"{topic_dir(topic)}/")]:
-            name = parse_segment_file(path)
-            folder = path.removeprefix(logs).partition("/")[0] if path.startswith(logs) else ""
-            segment = name.segment if name else int(folder) if folder.isdecimal() else None
+            segment = parse_segment_path(topic, path)
             if segment is not None and segment in found.pruned:
                 del self.files[path]
+
+    async def sweep_deleted(self) -> None:
+        """Deletions are whole here."""
 
     async def delete_topic(self, topic: TopicName, uid: int) -> None:
         folder = topic_dir(topic)
         await self._turn(StorageOp.DELETE, folder)
+        self.files[deleted_topic_path(uid)] = MemoryFile(bytearray(), self.wall_us(), "", named=True)
         document = self.files.get(f"{folder}/{TOPIC_DOCUMENT}")
         if document is not None:
             try:

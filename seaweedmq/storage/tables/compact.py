@@ -1,5 +1,8 @@
 """Many small tables become one: streamed from one into the other in bounded memory, then put in their place. Blocking.
 
+A table that holds deleted and living records is rewritten in the same steps, without the deleted ones: a merge of one
+table, from the low watermark on. Until the original goes, the new table lies within it, and is the younger one.
+
 The three steps of a merge may be killed anywhere, and each can be done again:
 
 1. ``merge_tables`` writes the new table aside, on any machine. A file that is left over is swept a day later.
@@ -13,16 +16,15 @@ import contextlib
 import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Final
 
 import pyarrow as pa
 
-from seaweedmq.codec.paths import table_dir
+from seaweedmq.codec.paths import kept_path, table_dir, table_path
 from seaweedmq.core.files.compaction import Merge, containing, doubled, merges
-from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError
+from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError, StorageFailed, Unavailable
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.store import file_io
@@ -90,33 +92,67 @@ def publish_merge(root: Path, merge: Merge, made: str) -> SegmentFile:
     try:
         target = DirectoryTarget(root, first.topic, first.segment)
         try:
+            # Retention goes by the age of a table, and this one is as old as the youngest of its records. It gets its
+            # date before its name: others tell by it which of two tables replaces the other. Not earlier, since a file
+            # that old without its name would be taken for one that was left behind.
+            os.utime(path, ns=(merge.modified_us * 1_000, merge.modified_us * 1_000))
+            _check_date(path, merge)
             table = target.publish_file(path, merge.base_offset, merge.end_offset, merge.tables)
-            # Retention goes by the age of a table, and this one is as old as the youngest of its records. A file that
-            # old without its name would be taken for one that was left behind.
-            youngest_us = max(t.modified_us for t in merge.tables)
-            os.utime(root / table.path, ns=(youngest_us * 1_000, youngest_us * 1_000))
         except BaseException:
             path.unlink(missing_ok=True)
             raise
         _unlink(root, merge.tables)
     except OSError as e:
         raise storage_failed("publish a table in", str(path.parent), e) from e
-    return replace(table, modified_us=youngest_us)
+    return table
+
+
+def _check_date(path: Path, merge: Merge) -> None:
+    """Refuse a rewritten table that the file system does not date later than its original: others would delete it.
+
+    Raises:
+        StorageFailed: the file system does not keep the date.
+    """
+    if merge.leaves_out and path.stat().st_mtime_ns // 1_000 <= merge.tables[-1].modified_us:
+        raise StorageFailed(f"{path}: the file system does not keep times to the second: {merge} is not rewritten")
 
 
 def compact_tables(
-    root: Path, topic: Topic, tables: Sequence[SegmentFile], row_group_bytes: int = ROW_GROUP_BYTES
+    root: Path,
+    topic: Topic,
+    tables: Sequence[SegmentFile],
+    row_group_bytes: int = ROW_GROUP_BYTES,
+    low_watermark: int = 0,
 ) -> list[SegmentFile]:
     """Make one table of some of a segment that follow one another, or one of each stretch of a kind; what was made.
+
+    With a low watermark it is one table, without the records below.
 
     Raises:
         Corrupt, NotFound, Unavailable, StorageFailed: as ``merge_tables`` and ``publish_merge``.
     """
+    if low_watermark:
+        rewrite = Merge(tables=tuple(tables), low_watermark=low_watermark)
+        _check_name(root, rewrite)
+        return [publish_merge(root, rewrite, merge_tables(root, topic, rewrite, row_group_bytes=row_group_bytes))]
     whole_bytes = 2 * sum(table.size_bytes for table in tables) + 2
     return [
         publish_merge(root, merge, merge_tables(root, topic, merge, row_group_bytes=row_group_bytes))
         for merge in merges(tables, whole_bytes, partial(kind_of, root, topic))
     ]
+
+
+def _check_name(root: Path, rewrite: Merge) -> None:
+    """Refuse a rewrite under the name of a table that was deleted within ``table_grace_s``: a process that is about to
+    delete that one would delete the new one.
+
+    Raises:
+        Unavailable: there was a table of this name.
+    """
+    first = rewrite.tables[0]
+    name = kept_path(table_path(first.topic, first.segment, rewrite.base_offset, rewrite.end_offset))
+    if (root / name).exists():
+        raise Unavailable(f"{name} is left of a table of the same name: {rewrite} is rewritten once it is swept")
 
 
 def remove_doubled(root: Path, topic: Topic, segment: int) -> tuple[list[SegmentFile], list[Corrupt]]:
@@ -178,6 +214,7 @@ def write_merge(sink: IO[bytes], topic: Topic, merge: Merge, open_file: Open, ro
     batches = (row for table in merge.tables for row in table_rows(open_file, topic, table))
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = rows = 0
+    left_out = merge.leaves_out
     file: TableFile | None = None
     schema: pa.Schema | None = None
     encoding: Future[None] | None = None
@@ -188,6 +225,11 @@ def write_merge(sink: IO[bytes], topic: Topic, merge: Merge, open_file: Open, ro
                     file, schema = TableFile(sink, topic, found), found
                 elif found is not schema and found != schema:
                     raise Corrupt(f"{merge}: tables with the topic's columns and plain ones can not be merged")
+                skipped = min(left_out, batch.num_rows)
+                left_out -= skipped
+                batch = batch.slice(skipped)
+                if not batch.num_rows:
+                    continue
                 waiting.append(batch)
                 waiting_bytes += batch.nbytes
                 rows += batch.num_rows

@@ -6,14 +6,17 @@ import logging
 import os
 import random
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from seaweedmq.core.clock_doubt import WallWatch, doubt_s
 from seaweedmq.core.files.counting import TABLE_GRACE_S
 from seaweedmq.errors import DeadlineExceeded, Unavailable
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.runtime.boot_clock import boot_s
 from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
 from seaweedmq.storage.tables.protocol import (
     Answer,
@@ -45,18 +48,24 @@ class ProcessTableConverter:
         root: Path,
         *,
         rng: random.Random,
+        cluster_id: Callable[[], str | None] = lambda: None,
         row_group_bytes: int = ROW_GROUP_BYTES,
         table_grace_s: float = TABLE_GRACE_S,
         idle_s: float = IDLE_S,
         timeout_s: float = CONVERT_TIMEOUT_S,
     ) -> None:
+        """``cluster_id`` returns the id of the cluster whose marker the root has to hold; None to require none."""
         self._root = root
+        self._cluster_id = cluster_id
         self._row_group_bytes = row_group_bytes
         self._table_grace_s = table_grace_s
         self._idle_s = idle_s
         self.timeout_s = timeout_s
         """Of one request."""
         self._rng = rng
+        self._watch = WallWatch()
+        """Watch of this process: the child ends when it is idle, and would start a new one each time."""
+        self._confirmed_us()
         self._turn = asyncio.Lock()
         self._child: Process | None = None
         self._idle: asyncio.TimerHandle | None = None
@@ -81,15 +90,19 @@ class ProcessTableConverter:
             topic,
             encode_conversion(
                 self._root,
+                self._cluster_id(),
                 topic,
                 logs,
                 end_offset,
                 row_group_bytes=self._row_group_bytes,
                 table_grace_s=self._table_grace_s,
+                confirmed_us=self._confirmed_us(),
             ),
         )
 
-    async def compact(self, topic: Topic, tables: Sequence[SegmentFile]) -> list[SegmentFile]:
+    async def compact(
+        self, topic: Topic, tables: Sequence[SegmentFile], *, low_watermark: int = 0
+    ) -> list[SegmentFile]:
         """As the port says.
 
         Raises:
@@ -101,10 +114,13 @@ class ProcessTableConverter:
             topic,
             encode_compaction(
                 self._root,
+                self._cluster_id(),
                 topic,
                 tables,
+                low_watermark=low_watermark,
                 row_group_bytes=self._row_group_bytes,
                 table_grace_s=self._table_grace_s,
+                confirmed_us=self._confirmed_us(),
             ),
         )
 
@@ -114,9 +130,23 @@ class ProcessTableConverter:
         Raises:
             Unavailable, DeadlineExceeded: as ``convert``.
         """
-        answer = await self._answer(encode_reconciliation(self._root, topic, table_grace_s=self._table_grace_s))
+        answer = await self._answer(
+            encode_reconciliation(
+                self._root,
+                self._cluster_id(),
+                topic,
+                table_grace_s=self._table_grace_s,
+                confirmed_us=self._confirmed_us(),
+            )
+        )
         self._warn(topic.name, answer.warning)
         return answer.warning is None
+
+    def _confirmed_us(self) -> int:
+        """Return the time that it is at least, for what is kept for ``table_grace_s``."""
+        steady_s = boot_s()
+        self._watch.note(time.time_ns() // 1_000, steady_s)  # noqa: TID251 - beside a real process, on a real disk
+        return self._watch.confirmed_us(steady_s, doubt_s(self._table_grace_s))
 
     async def _tables(self, topic: Topic, request: bytes) -> list[SegmentFile]:
         answer = await self._answer(request)
@@ -153,15 +183,7 @@ class ProcessTableConverter:
     async def _ask(self, request: bytes) -> bytes:
         """One request to the child and its answer. Leaves no child whose next answer would be to this request."""
         if self._child is None or self._child.returncode is not None:
-            self._child = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "seaweedmq.storage.tables.worker",
-                stdin=PIPE,
-                stdout=PIPE,
-                limit=ANSWER_BYTES_MAX,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            )
+            self._child = await _start()
         child = self._child
         if child.stdin is None or child.stdout is None:
             raise AssertionError("the child was started with pipes")
@@ -206,6 +228,28 @@ class ProcessTableConverter:
             task = asyncio.get_running_loop().create_task(_end(child, now=False))
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
+
+
+async def _start() -> Process:
+    """Start a child.
+
+    Raises:
+        Unavailable: If the system refuses.
+    """
+    try:
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "seaweedmq.storage.tables.worker",
+            stdin=PIPE,
+            stdout=PIPE,
+            limit=ANSWER_BYTES_MAX,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+    except OSError as error:
+        raise Unavailable(
+            f"the table worker cannot be started ({error}): raise the limit of open files or of processes, and retry"
+        ) from error
 
 
 async def _end(child: Process, *, now: bool) -> None:

@@ -139,8 +139,13 @@ class DeltaLogs:
         rng = random.Random(os.urandom(8))  # noqa: TID251 - in a process of its own, on a real disk
         self._pause_s = backoff(rng, PAUSE_S_FIRST, PAUSE_S_MAX)
 
-    def reconcile(self, root: Path, topic: Topic, *, grace_s: float | None = None) -> int | None:
-        """As the function of this name."""
+    def reconcile(self, root: Path, topic: Topic, *, grace_s: float | None = None, confirmed_us: int = 0) -> int | None:
+        """Do what the function of this name does.
+
+        Args:
+            confirmed_us: time that it is at least, microseconds since 1970 UTC (``core.clock_doubt``): by it versions
+                are older than ``grace_s``, and go. 0: none is. A process that ends soon can confirm nothing.
+        """
         attempts = Retrying(
             stop=stop_after_attempt(ATTEMPTS),
             wait=lambda state: self._pause_s(state.attempt_number),
@@ -148,15 +153,15 @@ class DeltaLogs:
             reraise=True,
         )
         try:
-            return attempts(partial(self._attempt, root, topic, grace_s))
+            return attempts(partial(self._attempt, root, topic, grace_s, confirmed_us))
         except OSError as e:
             raise storage_failed("write the Delta log of", str(root / table_dir(topic.name)), e) from e
 
-    def _attempt(self, root: Path, topic: Topic, grace_s: float | None) -> int | None:
+    def _attempt(self, root: Path, topic: Topic, grace_s: float | None, confirmed_us: int) -> int | None:
         key = (root, topic.name)
         known = self._known.pop(key, None) or _Known()  # forgotten if anything goes wrong
         try:
-            version = _Change(root, topic, grace_s, known).make()
+            version = _Change(root, topic, grace_s, known, confirmed_us).make()
         except Conflict:
             self._remember(key, known)  # as true as it was, and what was due still is
             raise
@@ -173,8 +178,16 @@ class DeltaLogs:
 class _Change:
     """One attempt to bring a log in line."""
 
-    def __init__(self, root: Path, topic: Topic, grace_s: float | None, known: _Known) -> None:
+    def __init__(
+        self,
+        root: Path,
+        topic: Topic,
+        grace_s: float | None,
+        known: _Known,
+        confirmed_us: int,
+    ) -> None:
         self._root = root
+        self._confirmed_us = confirmed_us
         self._topic = topic
         self._grace_given_s = grace_s
         self._known = known
@@ -205,8 +218,9 @@ class _Change:
                 return None
             version = self._commit(folder, self._changed(names))
             now_us = time.time_ns() // 1_000  # noqa: TID251 - in a process of its own, on a real disk
+            horizon_us = self._confirmed_us - int(self._grace_s * US_PER_S)
             if self._is_checkpoint_due(now_us):
-                self._checkpoint(folder, now_us)
+                self._checkpoint(folder, now_us, horizon_us)
             return version
 
     @property
@@ -388,10 +402,9 @@ class _Change:
         age_s = (now_us - log.checkpoint_us) / US_PER_S
         return is_checkpoint_due(log.version - log.checkpoint, log.bytes_since, age_s, self._grace_s)
 
-    def _checkpoint(self, folder: LogFolder, now_us: int) -> None:
-        """So that readers, and this process when it begins, read one file instead of many; and remove old ones. Not if
-        another process has just done so."""
-        horizon_us = now_us - int(self._grace_s * US_PER_S)
+    def _checkpoint(self, folder: LogFolder, now_us: int, horizon_us: int) -> None:
+        """So that readers, and this process when it begins, read one file instead of many; and remove those that only
+        versions before ``horizon_us`` need. Not if another process has just done so."""
         log, listing = self._known.log, folder.listing()
         made = max((v for v in listing.checkpoints if v <= log.version), default=-1)
         if made > log.checkpoint:

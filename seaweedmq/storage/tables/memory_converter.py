@@ -48,14 +48,16 @@ class MemoryTableConverter:
         """Nobody else reads what is in memory."""
         return True
 
-    async def compact(self, topic: Topic, tables: Sequence[SegmentFile]) -> list[SegmentFile]:
-        merge = Merge(tables=tuple(tables))
+    async def compact(
+        self, topic: Topic, tables: Sequence[SegmentFile], *, low_watermark: int = 0
+    ) -> list[SegmentFile]:
+        merge = Merge(tables=tuple(tables), low_watermark=low_watermark)
         contents = {table.path: await self._store.open_input(table) for table in tables}
         sink = io.BytesIO()
         write_merge(sink, topic, merge, lambda table: contents[table.path], self._row_group_bytes)
         path = table_path(tables[0].topic, tables[0].segment, merge.base_offset, merge.end_offset)
         await self._store.put_file(path, sink.getvalue(), replaced=tables)
-        self._store.files[path].modified_us = max(table.modified_us for table in tables)
+        self._store.files[path].modified_us = merge.modified_us
         await self._store.delete(tables)
         return [f for f in await self._store.list_files(tables[0].topic, tables[0].segment) if f.path == path]
 

@@ -1,11 +1,14 @@
 """What the broker and its table worker say to each other: one JSON object a line.
 
-Requests: ``{"kind": "convert", "root", "topic" (as codec.metadata), "table_grace_s", "logs": [file], "end_offset",
-"row_group_bytes"}``; ``{"kind": "compact", "root", "topic", "table_grace_s", "tables": [file], "row_group_bytes"}`` to
-merge tables; and ``{"kind": "reconcile", "root", "topic", "table_grace_s"}``, which brings the Delta log of the topic
-in line with its tables, as the others do, too. Answer: ``{"tables": [file], "warning"}``, where the warning tells why
-the log is not in line, and is null if it is; or ``{"error": code, "message"}``. A file is the fields of
-``model.files.SegmentFile``.
+Requests, each with ``"root", "cluster_id", "topic" (as codec.metadata), "table_grace_s", "confirmed_us"``: ``{"kind":
+"convert", "logs": [file], "end_offset", "row_group_bytes"}``; ``{"kind": "compact", "tables": [file],
+"low_watermark", "row_group_bytes"}`` to merge tables, without the records below the low watermark; and ``{"kind":
+"reconcile"}``, which brings the Delta log of the topic in line with its tables. The others do so as well. The root must
+hold the marker of ``cluster_id``, unless that is null. ``confirmed_us`` is the time that the broker's clocks confirm
+for ``table_grace_s``: the worker, which ends when it is idle, can confirm none.
+
+Answer: ``{"tables": [file], "warning"}``, where the warning tells why the log is not in line, and is null if it is; or
+``{"error": code, "message"}``. A file is the fields of ``model.files.SegmentFile``.
 """
 
 import dataclasses
@@ -32,12 +35,14 @@ class Answer(NamedTuple):
 
 def encode_conversion(
     root: Path,
+    cluster_id: str | None,
     topic: Topic,
     logs: Sequence[SegmentFile],
     end_offset: int | None,
     *,
     row_group_bytes: int,
     table_grace_s: float,
+    confirmed_us: int,
 ) -> bytes:
     """One line."""
     convert = {
@@ -45,24 +50,46 @@ def encode_conversion(
         "end_offset": end_offset,
         "row_group_bytes": row_group_bytes,
     }
-    return _line({"kind": CONVERT, **_common(root, topic, table_grace_s), **convert})
+    return _line({"kind": CONVERT, **_common(root, cluster_id, topic, table_grace_s, confirmed_us), **convert})
 
 
 def encode_compaction(
-    root: Path, topic: Topic, tables: Sequence[SegmentFile], *, row_group_bytes: int, table_grace_s: float
+    root: Path,
+    cluster_id: str | None,
+    topic: Topic,
+    tables: Sequence[SegmentFile],
+    *,
+    low_watermark: int,
+    row_group_bytes: int,
+    table_grace_s: float,
+    confirmed_us: int,
 ) -> bytes:
     """One line."""
-    compact = {"tables": [file_fields(f) for f in tables], "row_group_bytes": row_group_bytes}
-    return _line({"kind": COMPACT, **_common(root, topic, table_grace_s), **compact})
+    compact = {
+        "tables": [file_fields(f) for f in tables],
+        "low_watermark": low_watermark,
+        "row_group_bytes": row_group_bytes,
+    }
+    return _line({"kind": COMPACT, **_common(root, cluster_id, topic, table_grace_s, confirmed_us), **compact})
 
 
-def encode_reconciliation(root: Path, topic: Topic, *, table_grace_s: float) -> bytes:
+def encode_reconciliation(
+    root: Path, cluster_id: str | None, topic: Topic, *, table_grace_s: float, confirmed_us: int
+) -> bytes:
     """One line."""
-    return _line({"kind": RECONCILE, **_common(root, topic, table_grace_s)})
+    return _line({"kind": RECONCILE, **_common(root, cluster_id, topic, table_grace_s, confirmed_us)})
 
 
-def _common(root: Path, topic: Topic, table_grace_s: float) -> dict[str, Any]:
-    return {"root": str(root), "topic": topic_to_json(topic).decode(), "table_grace_s": table_grace_s}
+def _common(
+    root: Path, cluster_id: str | None, topic: Topic, table_grace_s: float, confirmed_us: int
+) -> dict[str, Any]:
+    return {
+        "root": str(root),
+        "cluster_id": cluster_id,
+        "topic": topic_to_json(topic).decode(),
+        "table_grace_s": table_grace_s,
+        "confirmed_us": confirmed_us,
+    }
 
 
 def encode_answer(answer: Answer) -> bytes:

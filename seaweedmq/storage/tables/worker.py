@@ -9,17 +9,21 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from seaweedmq.codec.metadata import topic_from_json
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.files import SegmentFile
+from seaweedmq.model.topic import Topic
+from seaweedmq.storage.store.marker import RootGuard, guarded
 from seaweedmq.storage.tables.compact import compact_tables
 from seaweedmq.storage.tables.delta import DeltaLogs
 from seaweedmq.storage.tables.files import convert_files
-from seaweedmq.storage.tables.protocol import COMPACT, CONVERT, Answer, encode_answer, encode_error, file_of
+from seaweedmq.storage.tables.protocol import CONVERT, RECONCILE, Answer, encode_answer, encode_error, file_of
 
 NICENESS = 10
 
@@ -29,26 +33,40 @@ class Worker:
 
     def __init__(self) -> None:
         self._logs = DeltaLogs()
+        self._guards: dict[tuple[Path, str | None], RootGuard] = {}
 
     def answer(self, line: bytes) -> bytes:
         """Do what a request says; return the line to answer."""
         request = json.loads(line)
         root, topic = Path(request["root"]), topic_from_json(request["topic"].encode())
         tables: list[SegmentFile] = []
+        guard = self._guard(root, request["cluster_id"])
         try:
-            if request["kind"] == CONVERT:
-                logs = [file_of(fields) for fields in request["logs"]]
-                tables = convert_files(root, topic, logs, request["end_offset"], request["row_group_bytes"])
-            elif request["kind"] == COMPACT:
-                merged = [file_of(fields) for fields in request["tables"]]
-                tables = compact_tables(root, topic, merged, request["row_group_bytes"])
+            if request["kind"] != RECONCILE:
+                with guarded(guard):
+                    tables = _written(root, topic, request)
         except SeaweedMQError as e:
             return encode_error(e)
         try:
-            self._logs.reconcile(root, topic, grace_s=request["table_grace_s"])
+            grace_s, confirmed_us = request["table_grace_s"], request["confirmed_us"]
+            with guarded(guard):
+                self._logs.reconcile(root, topic, grace_s=grace_s, confirmed_us=confirmed_us)
         except SeaweedMQError as e:
             return encode_answer(Answer(tables, str(e)))
         return encode_answer(Answer(tables, None))
+
+    def _guard(self, root: Path, cluster_id: str | None) -> RootGuard:
+        """Return the guard of a root; a worker serves one broker, so there is one."""
+        return self._guards.setdefault((root, cluster_id), RootGuard(root, cluster_id))
+
+
+def _written(root: Path, topic: Topic, request: Mapping[str, Any]) -> list[SegmentFile]:
+    """Return the tables that a request to convert or to compact has written."""
+    if request["kind"] == CONVERT:
+        logs = [file_of(fields) for fields in request["logs"]]
+        return convert_files(root, topic, logs, request["end_offset"], request["row_group_bytes"])
+    merged = [file_of(fields) for fields in request["tables"]]
+    return compact_tables(root, topic, merged, request["row_group_bytes"], request["low_watermark"])
 
 
 def main() -> None:

@@ -1,16 +1,28 @@
 """What etcd keeps of a group: written in small transactions, also when answers are lost, by one leader at a time."""
 
+import asyncio
 import random
+from collections.abc import Sequence
 
 import pytest
 
 from seaweedmq.broker.groups.store import GroupName, GroupStore
 from seaweedmq.codec import keys
-from seaweedmq.errors import Conflict, StaleMetadata
+from seaweedmq.errors import (
+    Conflict,
+    Deposed,
+    OutOfRange,
+    ResourceExhausted,
+    SeaweedMQError,
+    StaleMetadata,
+    Unavailable,
+)
 from seaweedmq.model.calls import DeleteTopic
 from seaweedmq.model.group_record import Committed, GroupRecord, MemberRecord, Owner
 from seaweedmq.model.subscribe import EARLIEST
+from seaweedmq.ports import Delete, Put
 from tests.broker.bed import NAME, Bed, Host, story
+from tests.broker.test_etcd_refuses import KINDS, refuse
 
 GROUP = GroupName(NAME, "billing")
 
@@ -32,7 +44,12 @@ def at(offset: int, **deliveries: int) -> Committed:
 
 
 def store_of(host: Host) -> GroupStore:
-    return GroupStore(host.meta, host.inspect.leader.election, GROUP, random.Random(1))
+    leader = host.inspect.leader
+
+    async def record(revision: int, changes: Sequence[Put | Delete]) -> None:
+        await leader.groups.record(revision, changes)  # only then: a broker that does not lead has no groups
+
+    return GroupStore(host.meta, leader.election, GROUP, random.Random(1), record)
 
 
 async def created(host: Host, committed: dict[int, Committed]) -> GroupStore:
@@ -87,6 +104,26 @@ async def test_answers_that_are_lost_do_no_harm(bed: Bed) -> None:
         assert stored is not None
         assert stored[1][n % 5] == at(n)
         assert stored[0].generation == (n if n % 3 else n - 1)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@story
+async def test_a_refusal_that_passes_is_retried_and_any_other_ends_the_write(
+    bed: Bed, kind: type[SeaweedMQError]
+) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    store = await created(host, {})
+    end = refuse(host, kind("no"), ("transact",))
+    bed.loop.call_later(5.0, end)
+    if kind in (Unavailable, ResourceExhausted, OutOfRange):  # the last one answers reads alone
+        await store.write(record(1), {0: at(1)})
+        assert await store_of(host).load() == (record(1), {0: at(1)})
+        return
+    with pytest.raises(StaleMetadata if kind is Deposed else kind):
+        await store.write(record(1), {0: at(1)})
+    await asyncio.sleep(10)
+    assert not host.has_failed
 
 
 @story

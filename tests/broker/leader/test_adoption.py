@@ -4,6 +4,7 @@ import asyncio
 import random
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -11,13 +12,16 @@ import pytest
 from seaweedmq import aio
 from seaweedmq.broker.leader.adoption import Adoption
 from seaweedmq.client.config import ClientConfig
+from seaweedmq.codec import keys
+from seaweedmq.codec.metadata import topic_to_json
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, Unavailable
 from seaweedmq.model.calls import AdoptSchema, AlterTopic, DescribeTopic, MoveSegment, SealSegment
 from seaweedmq.model.topic import TopicChange, TopicName
-from seaweedmq.ports import BrokerApi, Environment
+from seaweedmq.ports import BrokerApi, Environment, Put
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import NAME, TTL_S, Bed, Host, story
+from tests.broker.test_etcd_refuses import KINDS, refuse
 from tests.sim.machines.loop import Owner
 
 NUMBERS = schema_to_bytes(pa.schema([("number", pa.int64())]))
@@ -48,6 +52,22 @@ async def adopting(bed: Bed) -> None:
             h.inspect.view.topics[NAME].adopting or not h.lives for h in bed.hosts if NAME in h.inspect.view.topics
         )
     )
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@story
+async def test_an_adoption_that_etcd_refused_is_decided_once_it_does_not(bed: Bed, kind: type[SeaweedMQError]) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    end = refuse(host, kind("no"), ("transact",))
+    adopting = replace(host.inspect.view.topics[NAME], adopting=NUMBERS)
+    bed.etcd.server.transact([], [Put(keys.topic_key(NAME), topic_to_json(adopting))])
+    await asyncio.sleep(20)
+    assert host.inspect.view.topics[NAME].adopting == NUMBERS
+    end()
+    await bed.until(lambda: host.inspect.view.topics[NAME].adopting is None, 10)
+    assert host.inspect.view.topics[NAME].schema in (NUMBERS, None), "in time, or given up"
+    assert not host.has_failed
 
 
 @story

@@ -93,6 +93,17 @@ async def test_a_wall_clock_that_jumps_lets_go_of_nothing_before_its_time(bed: B
     assert known(host)[0].sequences
 
 
+@story
+async def test_a_leader_whose_clock_was_ahead_keeps_nothing_for_longer(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, SMALL)
+    await bed.topic(host, retention_s=5.0)
+    await (await host.publisher()).store(3)
+    host.ahead_s = 1e9
+    await seals(host, 2)
+    host.ahead_s = 0.0
+    await bed.until(lambda: len(known(host)) == 1, 90)
+
+
 # --- segments
 
 

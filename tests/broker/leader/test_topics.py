@@ -314,6 +314,7 @@ async def test_segments_of_a_topic_that_was_never_quite_created_are_swept_by_the
     await bed.topic(hosts[0], OTHER)
     for segment in leftover:
         bed.etcd.server.transact([], [Put(keys.segment_key(NAME, segment.id), segment_to_json(segment))])
+    await bed.until(lambda: len(bed.leader().inspect.view.open_segments.get(NAME, {})) == len(leftover))
     status = await patiently(hosts[0], GetClusterStatus())
     assert isinstance(status, ClusterStatus)
     assert sum(b.open_segments for b in status.brokers) == 1, "they load nobody"

@@ -252,7 +252,7 @@ async def test_a_suspicion_ends_with_the_broker_that_has_it(bed: Bed, monkeypatc
     primary.kill()
     await asked.wait()
     await follower.broker.stop()
-    assert given_up.is_set()
+    await bed.until(given_up.is_set, patience_s=1)
 
 
 async def test_each_of_those_who_wait_for_one_attempt_gets_an_error_of_its_own() -> None:

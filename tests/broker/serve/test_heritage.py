@@ -1,6 +1,7 @@
 """Kafka's producers go on in the successor of their segment, and repeat there what they sent before."""
 
 import asyncio
+import contextlib
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.core.lineage import topology
-from seaweedmq.errors import SeaweedMQError
+from seaweedmq.errors import SeaweedMQError, StaleMetadata, Unavailable
 from seaweedmq.model.calls import SealSegment
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.segment import Segment
@@ -58,9 +59,10 @@ class Partition:
         return f"{'stored at' if ack.base_offset == end else 'repeat of'} {ack.base_offset}"
 
     async def sealed(self) -> None:
-        """Moved on, whoever serves it next."""
+        """Seal the segment, or wait until the leader has: it repairs one whose replica died."""
         before = self.segment.id
-        await self.bed.leader().api.call(SealSegment(NAME, before))
+        with contextlib.suppress(StaleMetadata, Unavailable):
+            await self.bed.leader().api.call(SealSegment(NAME, before))
         await self.bed.until(lambda: self.segment.id != before)
 
     async def failed(self) -> None:
@@ -222,3 +224,84 @@ async def test_where_nobody_can_know_a_producer_begins_where_it_says(bed: Bed, m
     await told.sealed()
     await bed.store.delete(bed.files(FileKind.LOG))
     assert await told.send(0, 1, producer=7_000) == "stored at 20"
+
+
+# --- wall clocks that jump, and brokers that have just started
+
+
+STEP_S = 16 * 60.0
+CLOCKS = replace(CONFIG, producer_idle_s=900.0)
+
+
+@pytest.mark.parametrize("step_s", [STEP_S, -STEP_S, 20 * 86_400.0, -20 * 86_400.0])
+@pytest.mark.parametrize("how", ["sealed", "failed"])
+@story
+async def test_a_repeat_is_one_though_all_clocks_step_while_a_generation_lives(
+    bed: Bed, how: str, step_s: float
+) -> None:
+    told = await started(bed, 6, 2, CLOCKS)
+    assert await told.send(0, 10) == "stored at 0"
+    await told.hop(how)
+    for host in bed.hosts:
+        host.ahead_s += step_s
+    await told.hop(how)
+    assert await told.send(30, 10) == "OutOfOrderSequence"
+    assert await told.send(0, 10) == "repeat of 0"
+    assert await told.send(10, 10) == "stored at 10"
+
+
+@pytest.mark.parametrize("ahead_s", [STEP_S, -STEP_S])
+@story
+async def test_a_repeat_is_one_though_the_next_leader_has_another_clock(bed: Bed, ahead_s: float) -> None:
+    told = await started(bed, 4, 2, CLOCKS)
+    for host in bed.hosts:
+        if not host.inspect.leads:
+            host.ahead_s = ahead_s
+    assert await told.send(0, 10) == "stored at 0"
+    await told.sealed()
+    bed.leader().kill()
+    await bed.until(lambda: any(h.lives and h.inspect.leads for h in bed.hosts))
+    await told.sealed()
+    assert await told.send(20, 10) == "OutOfOrderSequence"
+    assert await told.send(0, 10) == "repeat of 0"
+
+
+async def all_restarted(bed: Bed, told: Partition, config: object) -> None:
+    """Every broker, one after another: the last ones have seen nothing of what was before."""
+    for host in [h for h in bed.hosts if h.lives]:
+        await bed.start(config)  # type: ignore[arg-type]
+        await host.stop()
+        await bed.until(lambda: any(h.lives and h.inspect.leads for h in bed.hosts))
+        await bed.until(lambda: told.primary)
+
+
+@story
+async def test_brokers_that_have_just_started_find_what_was_stored_before_them(bed: Bed) -> None:
+    told = await started(bed, 2, 2, CLOCKS)
+    assert await told.send(0, 10) == "stored at 0"
+    await told.sealed()
+    assert await told.send(0, 10, producer=OTHER) == "stored at 10"
+    await all_restarted(bed, told, CLOCKS)
+    assert await told.send(20, 10) == "OutOfOrderSequence", "no later segment can have forgotten it"
+    assert await told.send(0, 10) == "repeat of 0"
+    assert await told.send(10, 10) == "stored at 20"
+
+
+@pytest.mark.parametrize("has_logs", [True, False])
+@story
+async def test_a_producer_that_a_later_segment_forgot_continues_on_a_broker_that_has_just_started(
+    bed: Bed, has_logs: bool
+) -> None:
+    """It is idle for longer than segments remember it, and only a record of long ago names it."""
+    config = replace(CONF, partition_roll_age_s=1_000.0 if has_logs else 2.0, log_grace_s=4.0, maintenance_interval_s=1)
+    told = await started(bed, 2, 2, config)
+    assert await told.send(0, 10) == "stored at 0"
+    await told.sealed()
+    assert await told.send(10, 80) == "stored at 10"
+    await asyncio.sleep(IDLE_S + 10)
+    assert await told.send(0, 10, producer=OTHER) == "stored at 90"
+    await asyncio.sleep(20)
+    await all_restarted(bed, told, config)
+    if has_logs:
+        assert await told.send(95, 10) == "OutOfOrderSequence", "the files of the later segment have it"
+    assert await told.send(90, 10) == "stored at 100"

@@ -7,7 +7,7 @@ import pytest
 
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.broker.serve.sealed_producers import SealedProducers
-from seaweedmq.broker.serve.tail import Standing, Tail
+from seaweedmq.broker.serve.tail import Losses, Standing, Tail
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.errors import NotFound, OutOfRange
 from seaweedmq.model.calls import DeleteTopic
@@ -36,7 +36,9 @@ def evict(host: Host, segment: int = 0) -> None:
 async def tail_of(host: Host, bed: Bed, position: int = 0, segment: int = 0) -> Tail:
     lookup = Lookup(host.inspect.view, host.inspect.segments, SealedProducers(bed.store))
     found = await lookup.segment(NAME, segment)
-    return Tail(lookup, bed.store, LogIndex(), host.inspect.memory.reading, found, position, CONFIG.read_chunk_bytes)
+    return Tail(
+        lookup, bed.store, LogIndex(), host.inspect.memory.reading, found, position, CONFIG.read_chunk_bytes, Losses()
+    )
 
 
 async def read(tail: Tail, bytes_max: int = 1 << 20) -> list[int]:
@@ -210,7 +212,7 @@ async def test_a_topic_that_is_deleted_gives_nothing_more_though_its_name_is_tak
 @story
 async def test_what_retention_removed_is_named(bed: Bed) -> None:
     (host,) = await bed.cluster(1, FILES)
-    await bed.topic(host)
+    await bed.topic(host, retention_s=3600.0)
     await fill(await host.publisher(), 20)
     evict(host)
     first, *_ = bed.files(FileKind.LOG)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from seaweedmq.codec.logfile import decode_preamble
 from seaweedmq.model.calls import RaiseLowWatermark
 from seaweedmq.model.files import FileKind
 from seaweedmq.storage.store.memory import StorageOp
@@ -49,6 +50,8 @@ async def test_the_last_records_go_and_one_empty_log_tells_where_the_segment_sta
     assert holding(bed, value(1, 9)) == []
     (left,) = bed.files(FileKind.LOG)
     assert (left.base_offset, left.writer) == (10, f"{host.broker.id}.synced")
+    preamble, _ = decode_preamble(bytes(bed.store.files[left.path].data))
+    assert [segment.id for segment in preamble.lineage] == [0], "the only log file records its segment"
     created = bed.faults.counts[StorageOp.CREATE]
     await asyncio.sleep(GONE_S)
     assert bed.faults.counts[StorageOp.CREATE] == created, "an idle segment costs nothing"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from seaweedmq.codec.paths import table_path
+from seaweedmq.core.lineage import topology
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.calls import AlterTopic, SealSegment
 from seaweedmq.model.config import KIB
@@ -38,19 +39,6 @@ async def two_tables(bed: Bed, host: Host) -> None:
         await publisher.store()
         await bed.until(lambda count=count: len(bed.files(FileKind.TABLE)) == count)
         await asyncio.sleep(HOUR_S / 20)
-
-
-@story
-async def test_a_clock_that_is_years_ahead_deletes_nothing(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, QUICK)
-    await bed.topic(host, retention_s=HOUR_S / 6)
-    await two_tables(bed, host)
-    host.ahead_s = 10 * YEAR_S
-    await asyncio.sleep(60)
-    assert len(bed.files(FileKind.TABLE)) == 2
-    host.ahead_s = 0
-    await asyncio.sleep(HOUR_S / 12)
-    assert [f.base_offset for f in bed.files(FileKind.TABLE)] == [1]
 
 
 @story
@@ -225,3 +213,84 @@ async def test_others_are_told_of_tables_that_came_and_went_and_told_again_when_
     await asyncio.sleep(HOUR_S / 12)
     assert [f.base_offset for f in bed.files(FileKind.TABLE)] == [1]
     assert told == [1, 2, 1, 1, 1]
+
+
+# --- clocks that step. A table is kept for a minute, and then for its grace period
+
+
+async def two_young_tables(bed: Bed, host: Host) -> None:
+    """Have two tables, half a minute and a quarter of a minute old."""
+    publisher = await host.publisher()
+    for count in (1, 2):
+        await publisher.store()
+        await bed.until(lambda count=count: len(bed.files(FileKind.TABLE)) == count)
+        await asyncio.sleep(15)
+
+
+async def kept(bed: Bed, after_s: float) -> list[int]:
+    await asyncio.sleep(after_s)
+    return [f.base_offset for f in bed.files(FileKind.TABLE)]
+
+
+@pytest.mark.parametrize("all_clocks", [True, False])
+@story
+async def test_a_machine_that_is_a_year_ahead_for_a_while_deletes_nothing(bed: Bed, all_clocks: bool) -> None:
+    """The storage is on the same machine, or has a clock of its own."""
+    (host,) = await bed.cluster(1, QUICK)
+    await bed.topic(host, retention_s=60.0)
+    await two_young_tables(bed, host)
+    await host.api.call(SealSegment(NAME, 0))
+    host.ahead_s, bed.storage_ahead_s = YEAR_S, YEAR_S if all_clocks else 0.0
+    assert await kept(bed, 20) == [0, 1]
+    bed.storage_ahead_s = host.ahead_s = 0.0
+    assert await kept(bed, 8) == [0, 1]
+    assert await kept(bed, 12) == [1]
+    assert await kept(bed, 20) == []
+
+
+@story
+async def test_a_broker_that_begins_while_its_clock_is_ahead_deletes_nothing(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, QUICK)
+    await bed.topic(host, retention_s=60.0)
+    await two_young_tables(bed, host)
+    await host.stop()
+    bed.ahead_s = bed.storage_ahead_s = YEAR_S
+    host = await bed.start(QUICK)
+    assert await kept(bed, 20) == [0, 1]
+    bed.storage_ahead_s = host.ahead_s = 0.0
+    assert await kept(bed, 38) == [0, 1], "it has not been there for a minute"
+    assert await kept(bed, 20) == []
+
+
+@pytest.mark.parametrize("all_clocks", [True, False])
+@story
+async def test_what_is_dated_by_a_clock_that_is_behind_is_as_young_as_it_is(bed: Bed, all_clocks: bool) -> None:
+    """A machine boots in 1970, converts, and is set right by NTP; or only the storage's machine does."""
+    (host,) = await bed.cluster(1, QUICK)
+    await bed.topic(host, retention_s=60.0)
+    await asyncio.sleep(10)
+    host.ahead_s, bed.storage_ahead_s = -YEAR_S if all_clocks else 0.0, -YEAR_S
+    await two_young_tables(bed, host)
+    bed.storage_ahead_s = host.ahead_s = 0.0
+    await host.api.call(SealSegment(NAME, 0))
+    assert await kept(bed, 28) == [0, 1]
+    assert await kept(bed, 12) == [1]
+    assert await kept(bed, 20) == []
+
+
+@story
+async def test_logs_that_producers_may_be_asked_about_stay_though_the_leaders_clock_is_ahead(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 1)
+    (host,) = await bed.cluster(1, replace(QUICK, producer_idle_s=100.0))
+    await bed.topic(host)
+    for producer in (1, 2):
+        await (await host.publisher(producer)).store()
+    host.ahead_s = -YEAR_S
+    await host.api.call(SealSegment(NAME, 0))
+    host.ahead_s = 0.0
+    await asyncio.sleep(90)
+    assert bed.files(FileKind.LOG)
+    await asyncio.sleep(20)
+    assert not bed.files(FileKind.LOG)

@@ -230,6 +230,21 @@ def test_a_forgotten_segment_gives_what_was_never_out_to_the_open_ones() -> None
     assert story.take(5) == [[2, 3]]
 
 
+def test_a_segment_that_a_recovered_etcd_opens_again_gets_no_second_window() -> None:
+    story = Story()
+    story.box.begin(WHOLE_RING, [segment(0)])
+    story.send(2)
+    story.open(0)
+    story.box.sealed(0, sealed(0, 1), [segment(1)])
+    with pytest.raises(Unavailable, match="is open in a recovered etcd"):
+        story.box.forgotten(1, [segment(0)])
+    with pytest.raises(Unavailable, match="is open in a recovered etcd"):
+        story.box.sealed(1, sealed(0), [segment(0)])
+    assert set(story.box.segments) == {1}
+    story.box.forgotten(1, [segment(7)])
+    assert set(story.box.segments) == {7}
+
+
 def test_rows_wait_while_a_stream_is_behind_or_too_much_is_not_acknowledged() -> None:
     story = Story()
     story.box.begin(WHOLE_RING, [segment(0)])

@@ -288,6 +288,27 @@ async def test_a_subscriber_goes_on_past_segments_that_were_pruned_before_it_cam
     assert {m.segment for m in got} == {0, merged}
 
 
+async def test_a_subscriber_continues_though_a_recovered_etcd_does_not_know_that_its_segment_was_sealed(
+    cluster: FakeCluster, client: Client
+) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 1)
+    async with client.subscriber(TOPIC, start="earliest", limit=2) as subscriber:
+        messages = aiter(subscriber)
+        got = [await anext(messages)]
+        waiting = asyncio.ensure_future(anext(messages))
+        cluster.seal(TOPIC, 0)
+        await asyncio.sleep(0.05)  # its reader ends, and one of the successor begins
+        cluster.forget_seal(TOPIC, 0)
+        cluster.drop_connections()
+        await asyncio.sleep(0.05)
+        (third,) = cluster.seal(TOPIC, 0)
+        await publish(client, 1, 1)
+        got.append(await waiting)
+    assert values(got) == [0, 1]
+    assert [m.segment for m in got] == [0, third]
+
+
 async def test_a_subscriber_from_latest_never_sees_what_was_sealed_before(cluster: FakeCluster, client: Client) -> None:
     await client.admin.create_topic(TOPIC)
     await publish(client, 0, 1)

@@ -273,7 +273,7 @@ def test_whatever_the_clocks_say_retention_leaves_no_hole(
     ]
     policy = RetentionPolicy(log_grace_us=100, retention_us=retention_us, retention_bytes=retention_bytes)
     gone = expired_files(segments, policy, now_us)
-    for _, tables, _ in segments:
+    for _, tables, *_ in segments:
         here = [f for f in gone if f in tables]
         assert here == tables[: len(here)]
         if retention_bytes is None and retention_us is not None:
@@ -281,7 +281,7 @@ def test_whatever_the_clocks_say_retention_leaves_no_hole(
             assert all(m + retention_us + 100 <= now_us or m > now_us for m in told[: len(here)])
             assert len(here) == len(tables) or max(told[: len(here) + 1]) + retention_us + 100 > now_us
     if retention_bytes is not None and retention_us is None:
-        left = [f for _, tables, _ in segments for f in tables if f not in gone]
+        left = [f for _, tables, *_ in segments for f in tables if f not in gone]
         assert not gone or sum(f.size_bytes for f in left) + gone[-1].size_bytes > retention_bytes or not left
 
 

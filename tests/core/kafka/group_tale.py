@@ -65,6 +65,8 @@ class Tale:
     limits: Limits = LIMITS
     group: str = "g"
     now: float = 0.0
+    ahead_s: float = 0.0
+    """Seconds by which the wall clock is ahead of the true time."""
     log: list[ShardRecord] = field(default_factory=list)
     people: dict[str, Person] = field(default_factory=dict)
     asked: dict[int, str] = field(default_factory=dict)
@@ -77,7 +79,7 @@ class Tale:
 
     @property
     def at_ms(self) -> int:
-        return AT_MS + int(self.now * 1_000)
+        return AT_MS + int((self.now + self.ahead_s) * 1_000)
 
     @property
     def told(self) -> DescribedGroup:

@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from seaweedmq.core.kafka.committed import Committed
 from seaweedmq.model.kafka_groups import GroupMetadataRecord, OffsetRecord, OffsetValue
@@ -254,6 +256,85 @@ def test_many_offsets_are_not_all_looked_at_in_one_go() -> None:
         tale.waits(pause)
         left.append(len(tale.shard.groups()))
     assert left == [5, 3, 1, 0]
+
+
+# --- clocks that step
+
+
+@pytest.mark.parametrize("is_member", [True, False])
+@pytest.mark.parametrize("begins", ["before", "meanwhile"])
+def test_a_clock_that_is_days_ahead_for_a_quarter_of_an_hour_lets_go_of_nothing(is_member: bool, begins: str) -> None:
+    tale = pair() if is_member else Tale()
+    tale.commits("a", {ORDERS: 5}, simple=not is_member)
+    if is_member:
+        tale.leaves("a", "b")
+    tale.waits(2 * 3_600)
+    tale.ahead_s = 8 * DAY_S
+    if begins == "meanwhile":
+        tale.fails_over()
+    tale.waits(900)
+    tale.ahead_s = 0
+    tale.waits(6 * DAY_S)
+    assert tale.committed == {ORDERS: 5}
+    tale.waits(DAY_S)
+    assert tale.shard.groups() == ()
+
+
+@pytest.mark.parametrize("behind_s", [8 * DAY_S, 20_000 * DAY_S])
+def test_what_a_clock_that_is_behind_stamps_is_kept_for_as_long(behind_s: float) -> None:
+    tale = Tale()
+    tale.ahead_s = -behind_s
+    tale.fails_over()
+    tale.commits("a", {ORDERS: 5}, simple=True)
+    tale.waits(900)
+    tale.ahead_s = 0
+    tale.waits(7 * DAY_S - 1_000)
+    assert tale.committed == {ORDERS: 5}
+    tale.waits(1_000)
+    assert tale.shard.groups() == ()
+
+
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.floats(0, 3 * DAY_S),
+            st.sampled_from([-20 * DAY_S, -8 * DAY_S, -5.0, 5.0, 900.0, 8 * DAY_S, 20 * DAY_S]),
+            st.floats(1, 3_000),
+            st.booleans(),
+        ),
+        max_size=3,
+    ),
+    commits_at=st.integers(0, 3),
+)
+@settings(max_examples=30)
+@example(steps=[(60.0, 8 * DAY_S, 660.0, False)], commits_at=0)
+@example(steps=[(60.0, 8 * DAY_S, 660.0, True)], commits_at=0)
+@example(steps=[(60.0, -8 * DAY_S, 660.0, False)], commits_at=1)
+def test_an_offset_goes_after_its_true_week_and_not_before(
+    steps: list[tuple[float, float, float, bool]], commits_at: int
+) -> None:
+    """The clock steps, and is right again within the doubt; or a coordinator whose clock is wrong takes over meanwhile,
+    in which case an offset that it stamped itself is left out: nothing that outlives it knows better."""
+    tale, committed_s = Tale(replace(LIMITS, offsets_check_ms=3_600_000)), None
+    for number, (after_s, by_s, for_s, fails_over) in enumerate(steps):
+        tale.waits(after_s)
+        tale.ahead_s = by_s
+        if fails_over:
+            tale.fails_over()
+        if number == commits_at and not (committed_s is None and any(f for *_, f in steps[number + 1 :])):
+            tale.commits("a", {ORDERS: 5}, simple=True)
+            committed_s = tale.now
+        tale.waits(for_s)
+        tale.ahead_s = 0.0
+        if committed_s is not None and tale.now - committed_s < 7 * DAY_S:
+            assert tale.committed == {ORDERS: 5}
+    if committed_s is None:
+        tale.commits("a", {ORDERS: 5}, simple=True)
+        committed_s = tale.now
+    tale.waits(max(0.0, 7 * DAY_S - 1 - (tale.now - committed_s)))
+    assert tale.committed == {ORDERS: 5}
+    tale.waits(20 * DAY_S + 2 * 3_600)
+    assert tale.committed == {}
 
 
 # --- what the next coordinator knows

@@ -1,5 +1,6 @@
 """What of the sealed segments may be forgotten, and when."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seaweedmq.core.lineage import pruning
-from seaweedmq.core.lineage.pruning import prunable, sealed_at_us, trimmable
+from seaweedmq.core.lineage.pruning import is_older, prunable, sealed_at_us, trimmable
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.segment import ProducerSequence, Segment
@@ -38,7 +39,19 @@ def chain(*ends: int | None) -> dict[int, Segment]:
 def pruned(
     topic: Topic, known: dict[int, Segment], empty: list[int], before_us: int = 10**9, most: int = 100
 ) -> list[int]:
-    return [s.id for s in prunable(topic, known, empty, before_us, most)]
+    return [s.id for s in prunable(topic, known, empty, by_stamp(known, before_us), most)]
+
+
+def by_stamp(known: dict[int, Segment], before_us: int) -> Callable[[Segment], bool]:
+    return is_older(known, before_us, lambda _: 0.0, 60.0)
+
+
+def test_what_was_known_to_be_sealed_for_long_enough_is_old_whatever_its_stamp_says() -> None:
+    known = chain(10, 20, 30, None)
+    is_old = is_older(known, 150, lambda segment: 60.0 if segment.id == 2 else 59.9, 60.0)
+    assert [is_old(segment) for segment in known.values()] == [True, False, True, False]
+    assert [s.id for s in trimmable(known, is_old)] == [0, 2]
+    assert [s.id for s in prunable(WITH_RETENTION, known, [0, 1, 2, 3], is_old, 9)] == [0]
 
 
 def test_what_was_sealed_long_ago_and_has_no_files_goes() -> None:
@@ -101,10 +114,10 @@ def test_it_is_not_tried_one_by_one_what_fits(monkeypatch: pytest.MonkeyPatch) -
 
 def test_sequences_go_with_age() -> None:
     known = chain(10, 20, None)
-    assert [s.id for s in trimmable(known, 200)] == [0]
-    assert [s.id for s in trimmable(known, 201)] == [0, 1]
+    assert [s.id for s in trimmable(known, by_stamp(known, 200))] == [0]
+    assert [s.id for s in trimmable(known, by_stamp(known, 201))] == [0, 1]
     known[0] = replace(known[0], sequences=())
-    assert [s.id for s in trimmable(known, 201)] == [1]
+    assert [s.id for s in trimmable(known, by_stamp(known, 201))] == [1]
 
 
 def test_a_record_that_does_not_say_when_it_was_sealed_was_when_its_successors_were_opened() -> None:

@@ -21,14 +21,19 @@ from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
+from tests.faults.machines.etcd_data import EtcdData
+from tests.faults.machines.mount import StorageMount
 from tests.faults.machines.network import Network
 from tests.faults.machines.proxy import Proxy
+from tests.faults.machines.wall_clock import WallClock
 
 ROOT = Path(__file__).parents[3]
 START_TIMEOUT_S = 40.0
 STOP_TIMEOUT_S = 60.0
 """Longer than a broker waits for anything on its way out, one thing after another."""
 LOOK_S = 0.05
+ETCD_QUOTA_BYTES = 64 << 20
+"""Many times the metadata of a test, and quickly filled."""
 KAFKA_GROUPS = "kafka/__consumer_offsets"
 SETTINGS = {
     "log_roll_age_s": 4.0,
@@ -43,8 +48,9 @@ SETTINGS = {
 class Node:
     """One place of a broker: an address, a way to etcd, one from Kafka's clients, and one process after another."""
 
-    def __init__(self, index: int, etcd: Proxy, kafka: Proxy) -> None:
+    def __init__(self, index: int, etcd: Proxy, kafka: Proxy, clock: WallClock | None = None) -> None:
         self.index = index
+        self.clock = clock
         self.etcd = etcd
         self.kafka = kafka
         self.process: asyncio.subprocess.Process | None = None
@@ -74,21 +80,28 @@ class Cluster:
         brokers: int,
         lease_ttl_s: float,
         storage: Path | None = None,
+        mount: StorageMount | None = None,
         quota: bool = False,
+        clocks: bool = False,
         settings: Mapping[str, float] | None = None,
     ) -> None:
-        """``storage``: a file system of its own, which may be filled. ``quota``: see ``quota_broker``. ``settings``: of
-        ``BrokerConfig``, beyond ``SETTINGS``."""
+        """``storage``: where it is. ``mount``: a file system of its own for it. ``quota``: see ``quota_broker``.
+        ``clocks``: the first broker has a wall clock that can be stepped. ``settings``: of ``BrokerConfig``, beyond
+        ``SETTINGS``."""
         self.directory = directory
-        self.storage = storage or directory / "storage"
-        self.own_storage = storage is not None
+        self.storage = mount.path if mount is not None else storage or directory / "storage"
+        self.mount = mount
         self.quota = quota
+        self.clocks = clocks
         self.network = network
         self.lease_ttl_s = lease_ttl_s
-        self.etcd = LocalEtcd(directory / "etcd", fsync=False)
+        self.etcd = LocalEtcd(directory / "etcd", fsync=False, quota_bytes=ETCD_QUOTA_BYTES)
+        self.etcd_data = EtcdData(self.etcd, directory / "etcd")
         self.etcd_turn = asyncio.Lock()
         """Whoever ends or stops etcd mends it before the next one may: there is one etcd, and what does not run can not
         be stopped."""
+        self.storage_turn = asyncio.Lock()
+        """Held while the storage is taken away or does not take writes: no other fault touches its files."""
         self.nodes: list[Node] = []
         self._brokers = brokers
         self._settings = {**SETTINGS, **(settings or {})}
@@ -107,7 +120,8 @@ class Cluster:
                 await proxy.start(self.network.host)
                 kafka = Proxy(self.network.kafka(index))
                 await kafka.start(self.network.host)
-                self.nodes.append(Node(index, proxy, kafka))
+                clock = WallClock(self.directory / f"clock-{index}") if self.clocks and index == 0 else None
+                self.nodes.append(Node(index, proxy, kafka, clock))
             for node in self.nodes:
                 await self.start(node)
             await self.until_ready()
@@ -158,7 +172,13 @@ class Cluster:
         log = await asyncio.to_thread(self.log_path(node).open, "ab")
         with log:
             node.process = await asyncio.create_subprocess_exec(
-                *command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, process_group=0, cwd=ROOT
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                process_group=0,
+                cwd=ROOT,
+                env={**os.environ, **(node.clock.environment() if node.clock is not None else {})},
             )
         node.is_frozen = False
 
@@ -178,6 +198,15 @@ class Cluster:
         self.signal(node, signal.SIGTERM)
         async with asyncio.timeout(STOP_TIMEOUT_S):
             return await node.process.wait()
+
+    def stops_cleanly(self, node: Node) -> bool:
+        """Whether the process handles SIGTERM; one that still imports its modules is ended by it. Linux tells."""
+        try:
+            status = Path(f"/proc/{node.pid}/status").read_text()
+        except OSError:
+            return True  # another system, or the process is gone
+        caught = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
+        return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
     def signal(self, node: Node, number: signal.Signals) -> None:
         """Send a signal, unless it is gone."""
@@ -256,6 +285,12 @@ class Cluster:
         """The last lines of a broker's log."""
         with self.log_path(node).open(errors="replace") as log:
             return "".join(log.readlines()[-lines:])
+
+    def log_since(self, node: Node, position: int) -> str:
+        """A broker's log from a position on."""
+        with self.log_path(node).open(errors="replace") as log:
+            log.seek(position)
+            return log.read()
 
     def tracebacks(self) -> list[str]:
         """Lines of the brokers' logs with errors that nobody foresaw, since the last call."""

@@ -273,11 +273,15 @@ class KafkaWorkload:
         loop = asyncio.get_running_loop()
         self._publishing = [loop.run_in_executor(self._threads, topic.publish) for topic in self.topics]
         self._following = [loop.run_in_executor(self._threads, topic.follow) for topic in self.topics]
-        await self.group.__aenter__()
-        if self._members:
-            await self.group.add(self._members)
-            self._watching = asyncio.create_task(self.group.watch(self._threads), name=f"watch {self.group.name}")
-            await self.group.until_shared(SETTLE_TIMEOUT_S)
+        try:
+            await self.group.__aenter__()
+            if self._members:
+                await self.group.add(self._members)
+                self._watching = asyncio.create_task(self.group.watch(self._threads), name=f"watch {self.group.name}")
+                await self.group.until_shared(SETTLE_TIMEOUT_S)
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:

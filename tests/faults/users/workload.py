@@ -226,9 +226,13 @@ class Workload:
             self._background.append(
                 asyncio.create_task(topic.follow(self._client, self._reader_lives_s), name=f"follow {topic.name}")
             )
-        await self.group.__aenter__()
-        await self.group.add(self._members)
-        await self.group.until_joined()
+        try:
+            await self.group.__aenter__()
+            await self.group.add(self._members)
+            await self.group.until_joined()
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:

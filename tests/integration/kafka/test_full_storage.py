@@ -9,9 +9,9 @@ import pytest
 from seaweedmq import aio
 from seaweedmq.kafka.wire.codes import Code
 from tests.faults.episode import stage
-from tests.faults.faults import fill_storage, free_storage
 from tests.faults.machines.cluster import Cluster
 from tests.faults.machines.network import Unsupported
+from tests.faults.storage import fill_storage, free_storage
 from tests.integration.kafka.beside import PATIENCE_S, aside, until
 from tests.integration.kafka.members import Member
 from tests.integration.kafka.raw import Brokers

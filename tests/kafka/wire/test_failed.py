@@ -8,6 +8,7 @@ import pytest
 
 from seaweedmq.errors import (
     AlreadyExists,
+    DataLoss,
     InvalidArgument,
     NotFound,
     SeaweedMQError,
@@ -112,6 +113,7 @@ def has_arrays(entity: Any) -> bool:
         (Unavailable("no leader"), Place.ADMIN, Code.NOT_CONTROLLER),
         (NotFound("none"), Place.DATA, Code.UNKNOWN_TOPIC_OR_PARTITION),
         (StorageFailed("full"), Place.DATA, Code.KAFKA_STORAGE_ERROR),
+        (DataLoss("no file has it", 3, 9), Place.DATA, Code.CORRUPT_MESSAGE),
         (AlreadyExists("there"), Place.ADMIN, Code.TOPIC_ALREADY_EXISTS),
         (InvalidArgument("no"), Place.ADMIN, Code.INVALID_REQUEST),
         (KafkaRefusal(Code.INVALID_RECORD, "no"), Place.DATA, Code.INVALID_RECORD),

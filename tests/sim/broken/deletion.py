@@ -9,7 +9,8 @@ import pytest
 from seaweedmq.broker.leader import record_deletion
 from seaweedmq.broker.serve import subscribe
 from seaweedmq.broker.serve.lookup import Found
-from seaweedmq.broker.upkeep import maintenance
+from seaweedmq.broker.upkeep import deleted_records
+from seaweedmq.core.files import retention
 from seaweedmq.core.files.retention import Listed
 from seaweedmq.model.files import FileKind
 from seaweedmq.storage.read import recovery
@@ -48,12 +49,26 @@ def delete_files_that_begin_below(patch: pytest.MonkeyPatch) -> None:
         grown = [s._replace(low_watermark=low) for s, low in zip(segments, reaching, strict=True)]
         return expire(grown, policy, now_us)
 
-    expire = maintenance.expired_files
-    patch.setattr(maintenance, "expired_files", expired)
+    expire = retention.expired_files
+    patch.setattr(retention, "expired_files", expired)
+
+
+def rewrite_tables_from_one_record_later(patch: pytest.MonkeyPatch) -> None:
+    """A table that loses its deleted records loses the first living one as well."""
+
+    def one_too_many(files: Any, low_watermark: int) -> Any:
+        merge = partly(files, low_watermark)
+        if merge is None or merge.base_offset + 1 >= merge.end_offset:
+            return merge
+        return replace(merge, low_watermark=low_watermark + 1)
+
+    partly = deleted_records.partly_deleted
+    patch.setattr(deleted_records, "partly_deleted", one_too_many)
 
 
 BROKEN: tuple[Break, ...] = (
     give_what_was_deleted_while_it_is_there,
     let_low_watermarks_fall,
     delete_files_that_begin_below,
+    rewrite_tables_from_one_record_later,
 )

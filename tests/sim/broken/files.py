@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.leader import sealer
 from seaweedmq.broker.segment.files import SegmentFiles
 from seaweedmq.broker.upkeep import maintenance
 from seaweedmq.core.files import retention
+from seaweedmq.core.files.seen_tables import SeenTables
 from seaweedmq.storage.logs.lost_blocks import LostBlocks
 from seaweedmq.storage.read import recovery
-from seaweedmq.storage.store.memory import MemorySegmentStore
 from tests.sim.broken.mutants import Break
 
 
@@ -55,17 +56,19 @@ def expire_by_modification_time(patch: pytest.MonkeyPatch) -> None:
         due_us = now_us - policy.retention_us - policy.log_grace_us
         return logs + [f for f in files if f.kind == "table" and f.modified_us <= due_us]
 
-    expire = maintenance.expired_files
-    patch.setattr(maintenance, "expired_files", old_files)
+    expire = retention.expired_files
+    patch.setattr(retention, "expired_files", old_files)
 
 
 def trust_the_clock_of_the_broker(patch: pytest.MonkeyPatch) -> None:
-    """A broker whose clock is ahead deletes what the storage dated just now."""
+    """A broker whose clock is ahead deletes what the storage dated just now, and what it has just seen appear."""
 
-    async def far_ahead(store: Any) -> int:
-        return 1 << 62
+    def of_the_broker_us(keeper: Any, period_s: float) -> int:
+        return int(keeper._clock._env.wall_us())
 
-    patch.setattr(MemorySegmentStore, "now_us", far_ahead)
+    patch.setattr(maintenance.Maintenance, "_confirmed_by_both_us", of_the_broker_us)
+    patch.setattr(ConfirmedClock, "confirmed_us", lambda clock, period_s: clock._env.wall_us())
+    patch.setattr(SeenTables, "absent", lambda seen, segment, steady_s: ())
 
 
 def look_again_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
@@ -73,7 +76,7 @@ def look_again_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
     begin, look_after = maintenance.Maintenance.__init__, maintenance.Maintenance._look_after
 
     def is_there_again(keeper: Any) -> bool:
-        now_us = keeper._wall_us()
+        now_us = keeper._clock._env.wall_us()
         latest_us = keeper.__dict__.setdefault("latest_us", now_us)
         keeper.latest_us = max(now_us, latest_us)
         return bool(now_us >= latest_us)

@@ -74,9 +74,9 @@ def forget_segments_that_have_records(patch: pytest.MonkeyPatch) -> None:
 def forget_in_any_order(patch: pytest.MonkeyPatch) -> None:
     """A segment goes though one that came before it stays, and its readers find nothing behind it."""
 
-    def prunable(topic: Any, known: Any, without_files: Any, before_us: int, count_max: int) -> Any:
+    def prunable(topic: Any, known: Any, without_files: Any, is_old: Any, count_max: int) -> Any:
         loose = {number: replace(segment, predecessors=()) for number, segment in known.items()}
-        return [known[s.id] for s in in_order(topic, loose, without_files, before_us, count_max)]
+        return [known[s.id] for s in in_order(topic, loose, without_files, is_old, count_max)]
 
     in_order = pruning.prunable
     patch.setattr(pruning, "prunable", prunable)

@@ -258,6 +258,8 @@ DATA_RULES = {
     "SegmentsNeverChange",
     "LineageRises",
     "GroupOffsetsNeverFall",
+    "Recovered",
+    "not recovered",
     "group lost",
     "group reordered",
     "group duplicated",
@@ -291,7 +293,5 @@ DATA_RULES = {
     "shown nobody",
     "gave up",
     "lost root",
-    "not recovered",
-    "Recovered",
 }
 """A broken variant counts as caught by these only: not by a hang, nor by something that fails without it too."""

@@ -8,6 +8,8 @@ import pytest
 from seaweedmq.broker.membership import Membership
 from seaweedmq.broker.upkeep.maintenance import Maintenance
 from seaweedmq.coordination.observed import ObservedMetaStore
+from seaweedmq.core.clock_doubt import WallWatch
+from seaweedmq.model.config import US_PER_S
 from seaweedmq.storage.store.memory import MemorySegmentStore
 from tests.sim.broken.mutants import Break
 
@@ -46,8 +48,19 @@ def look_after_files_while_there_is_space(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Maintenance, "_look_after", check_first)
 
 
+def let_a_stepped_clock_delete(patch: pytest.MonkeyPatch) -> None:
+    """Retention believes wall clocks at once, without confirmation by a steady clock."""
+
+    def newest(watch: Any, steady_s: float, doubt_s: float) -> int:
+        return int(watch._since[-1][1] + steady_s * US_PER_S)
+
+    patch.setattr(WallWatch, "confirmed_us", newest)
+
+
 BROKEN: tuple[Break, ...] = (
     end_when_etcd_has_no_space_for_a_lease,
     hand_errors_of_etcd_on,
     look_after_files_while_there_is_space,
+    trust_any_folder,
+    let_a_stepped_clock_delete,
 )

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from seaweedmq.codec import keys
-from seaweedmq.coordination.memory import MemoryMetaServer
+from seaweedmq.coordination.memory import Backup, MemoryMetaServer
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.ports import Changes, Compare, Delete, Entry, Put, Snapshot
 from tests.sim.machines.etcd_errors import EtcdErrors, MetaCall
@@ -38,6 +38,7 @@ class SimEtcd:
         """So long it takes at most to notice that one was: then leases end meanwhile."""
         self.leases_lost_s = -math.inf
         """When it last lost them all."""
+        self.on_restored: Callable[[], None] = lambda: None
         self.unguarded: list[str] = []
         """Writes of metadata that did not compare the leader's lock: a deposed leader could have made them."""
         self._context = contextvars.Context()
@@ -62,6 +63,11 @@ class SimEtcd:
         """All end now, and until they would have ended by their holders' clocks, these do not know."""
         self.leases_lost_s = self.loop.time()
         self.run(self.server.lose_leases)
+
+    def restore(self, backup: Backup) -> None:
+        """Go back to a backup, or lose everything."""
+        self.run(self.server.restore, backup)
+        self.on_restored()
 
     def latency_s(self) -> float:
         return self.rng.uniform(0.0001, self.latency_s_max)

@@ -6,11 +6,12 @@ way when the process died is known.
 
 import asyncio
 import random
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from seaweedmq.core.files.retention import broker_of
 from seaweedmq.errors import StorageFailed
+from seaweedmq.model.claims import ClaimKind
 from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import TopicName
@@ -58,6 +59,7 @@ class SimDisk:
         self._mounted: dict[str, MemoryFile] | None = None
         """The files of the storage while its root is lost, and the store sees the folder beneath."""
         self.on_delete: Callable[[SegmentFile, MemoryFile], None] = lambda file, content: None
+        self.on_removed: Callable[[TopicName, int, int], None] = lambda topic, segment, offset: None
         store.fault = self._before
         store.tear = rng
 
@@ -154,6 +156,9 @@ class SimStore:
     def bind(self, cluster_id: str) -> None:
         self._inner.bind(cluster_id)
 
+    async def verify_root(self) -> None:
+        await self._inner.verify_root()
+
     async def read_marker(self) -> StorageMarker | None:
         return await self._inner.read_marker()
 
@@ -199,6 +204,47 @@ class SimStore:
     async def open_input(self, file: SegmentFile) -> BlockingInput:
         return await self._inner.open_input(file)
 
+    async def list_topics(self) -> list[TopicName]:
+        return await self._inner.list_topics()
+
+    async def list_documents(self, topic: TopicName) -> list[str]:
+        return await self._inner.list_documents(topic)
+
+    async def read_document(self, topic: TopicName, name: str) -> bytes:
+        return await self._inner.read_document(topic, name)
+
+    async def used_segments(self, topic: TopicName) -> frozenset[int]:
+        used = await self._inner.used_segments(topic)
+        await self.disk.pause(StorageOp.LIST)
+        return used
+
+    async def deleted_topics(self) -> frozenset[int]:
+        return await self._inner.deleted_topics()
+
+    async def create_claim(self, kind: ClaimKind, number: int, content: bytes) -> None:
+        await self._inner.create_claim(kind, number, content)
+        await self.disk.pause(StorageOp.PUT)
+
+    async def read_claims(self, kind: ClaimKind) -> Mapping[int, bytes]:
+        claims = await self._inner.read_claims(kind)
+        await self.disk.pause(StorageOp.READ)
+        return claims
+
+    async def delete_claims(self, kind: ClaimKind, numbers: Collection[int]) -> None:
+        await self._inner.delete_claims(kind, numbers)
+
+    async def create_journal(self, name: str) -> "SimLogWriter":
+        return SimLogWriter(self, await self._inner.create_journal(name))
+
+    async def list_journals(self) -> list[str]:
+        return await self._inner.list_journals()
+
+    async def read_journal(self, name: str) -> bytes:
+        return await self._inner.read_journal(name)
+
+    async def delete_journals(self, names: Sequence[str]) -> None:
+        await self._inner.delete_journals(names)
+
     async def sync_files(self, files: Sequence[SegmentFile]) -> None:
         await self._inner.sync_files(files)
         await self.disk.pause(StorageOp.SYNC)
@@ -209,6 +255,16 @@ class SimStore:
             await self._inner.delete([file])
             if content is not None:
                 self.disk.on_delete(file, content)
+
+    async def record_removed(self, topic: TopicName, uid: int, removed: Mapping[int, int]) -> None:
+        for segment, offset in removed.items():
+            await self._inner.record_removed(topic, uid, {segment: offset})
+            self.disk.on_removed(topic, segment, offset)
+
+    async def removed(self, topic: TopicName, uid: int) -> Mapping[int, int]:
+        removed = await self._inner.removed(topic, uid)
+        await self.disk.pause(StorageOp.LIST)
+        return removed
 
     async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
         await self._inner.fence(topic, uid, segment)
@@ -225,11 +281,14 @@ class SimStore:
     async def put_file(self, path: str, content: bytes) -> None:
         await self._inner.put_file(path, content)
 
-    async def sweep(self, topic: TopicName, uid: int, *, kept_s: float) -> None:
-        await self._inner.sweep(topic, uid, kept_s=kept_s)
+    async def sweep(self, topic: TopicName, uid: int, *, kept_s: float, now_us: int | None = None) -> None:
+        await self._inner.sweep(topic, uid, kept_s=kept_s, now_us=now_us)
 
     async def delete_topic(self, topic: TopicName, uid: int) -> None:
         await self._inner.delete_topic(topic, uid)
+
+    async def sweep_deleted(self) -> None:
+        await self._inner.sweep_deleted()
 
     async def close(self) -> None:
         """The shared store goes on."""

@@ -4,7 +4,7 @@
 ``tests.support.history``. A checker returns sentences; an empty list is good news.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -14,9 +14,9 @@ from seaweedmq.codec.metadata import broker_from_json, segment_from_json, topic_
 from seaweedmq.model.group_record import GroupRecord
 from seaweedmq.model.group_record import Owner as GroupOwner
 from seaweedmq.model.ring import is_partition
-from seaweedmq.model.segment import Segment
+from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.ports import Changes, Entry
+from seaweedmq.ports import Changes, Entry, Snapshot
 from tests.support.history import History, Outcome, Sent, Violation, short
 
 
@@ -43,6 +43,17 @@ class ClusterState:
             self._delete(key)
         for entry in changes.puts:
             self._put(entry)
+
+    def copy(self) -> "ClusterState":
+        """The state as it is now; ``apply`` does not change it."""
+        return replace(
+            self,
+            brokers=dict(self.brokers),
+            topics=dict(self.topics),
+            segments={name: dict(segments) for name, segments in self.segments.items()},
+            groups=dict(self.groups),
+            committed=dict(self.committed),
+        )
 
     def brokers_at(self, address: str) -> set[str]:
         """Ids of all brokers that ever were registered with this address."""
@@ -176,6 +187,40 @@ class GroupOffsetsNeverFall:
                 yield f"{key} fell from {offset} to {now.committed.get(key)}"
 
 
+class Recovered:
+    """A recovered etcd has every topic that was lost, its segments as they were sealed, and no position further back.
+
+    Not judged: topics and segments whose creation or seal the storage had no record of.
+    """
+
+    def __init__(self, documented: Set[SegmentId]) -> None:
+        """``documented``: segments that documents in the storage had as sealed when etcd was lost."""
+        self._documented = documented
+
+    def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
+        for name, topic in before.topics.items():
+            found = now.topics.get(name)
+            if found is None or found.uid != topic.uid:
+                yield f"{name} of uid {topic.uid} is {'missing' if found is None else f'of uid {found.uid}'}"
+                continue
+            if found.partitions != topic.partitions or found.retention_s != topic.retention_s:
+                yield f"{name}: settings differ: {found} instead of {topic}"
+            yield from self._segments(before.segments.get(name, {}), now.segments.get(name, {}))
+        yield from GroupOffsetsNeverFall().check(before, now, changes)
+
+    def _segments(self, before: Mapping[int, Segment], now: Mapping[int, Segment]) -> Iterator[str]:
+        for number, segment in before.items():
+            found = now.get(number)
+            if found is None:
+                continue  # it may have had no records; its readers miss them if it had
+            for what in ("slots", "predecessors", "start_offset"):
+                if getattr(found, what) != getattr(segment, what):
+                    yield f"{segment}: {what} is {getattr(found, what)}, it was {getattr(segment, what)}"
+            may_differ = segment.is_open or (found.is_open and segment.key not in self._documented)
+            if not may_differ and found.end_offset != segment.end_offset:
+                yield f"{segment} ends at {found.end_offset}, it was sealed at {segment.end_offset}"
+
+
 class ClusterHistory:
     """Applies changes revision by revision and collects what the checkers say."""
 
@@ -184,6 +229,10 @@ class ClusterHistory:
         self.violations: list[Violation] = []
         self.leaders = 0
         self.seals = 0
+        self.lost: ClusterState | None = None
+        """State at the moment at which etcd was lost or restored, until it is recovered: no revision is judged then."""
+        self._documented: frozenset[SegmentId] = frozenset()
+        """Segments that documents in the storage had as sealed at that moment."""
         self.on_sealed: Callable[[Segment, int], None] = lambda segment, epoch_before: None
         self.on_group: Callable[[GroupRecord], None] = lambda record: None
         self._checkers: tuple[Checker, ...] = (
@@ -195,17 +244,31 @@ class ClusterHistory:
             GroupOffsetsNeverFall(),
         )
 
+    @property
+    def last_known(self) -> ClusterState:
+        """State of the cluster, which etcd may have lost."""
+        return self.lost or self.state
+
+    def on_lost(self, left: Snapshot, documented: Iterable[SegmentId]) -> None:
+        """Etcd was replaced by another one, which has this content. ``documented``: see :class:`Recovered`."""
+        if self.lost is None:
+            self.lost, self._documented = self.state, frozenset(documented)
+        self.state = ClusterState(addresses=dict(self.state.addresses))
+        self.state.apply(Changes(left.revision, left.entries, ()))
+
+    def on_recovered(self) -> None:
+        """Judge the recovered content by what was lost."""
+        assert self.lost is not None
+        before, self.lost = self.lost, None
+        for sentence in Recovered(self._documented).check(before, self.state, Changes(self.state.revision, (), ())):
+            self.violations.append(Violation(Recovered.__name__, sentence))
+
     def on_change(self, changes: Changes) -> None:
         """Judge the next revision."""
-        before = ClusterState(
-            revision=self.state.revision,
-            leader=self.state.leader,
-            brokers=dict(self.state.brokers),
-            topics=dict(self.state.topics),
-            segments={name: dict(segments) for name, segments in self.state.segments.items()},
-            groups=dict(self.state.groups),
-            committed=dict(self.state.committed),
-        )
+        if self.lost is not None:
+            self.state.apply(changes)
+            return
+        before = self.state.copy()
         self.state.apply(changes)
         self.leaders += self.state.leader is not None and before.leader is None
         for name, segments in self.state.segments.items():

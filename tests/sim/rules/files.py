@@ -67,7 +67,7 @@ class TopicFiles:
 
     def _judge_cover(self, segment: Segment, expected: Mapping[int, Record], start: int) -> Iterator[Violation]:
         covered: dict[int, Record] = {}
-        for piece in plan_snapshot(segment, self._listed):
+        for piece in plan_snapshot(self._topic, segment, self._listed, missing=[]):
             for offset, record in self._in_piece(piece):
                 if offset in covered:
                     yield Violation(RULE, f"{segment}: the snapshot has offset {offset} twice")

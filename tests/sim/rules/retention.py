@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from seaweedmq.core.files.cover import uncovered
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.kafka_group_admin import INTERNAL_TOPICS
 from seaweedmq.model.segment import Segment, SegmentId
@@ -89,6 +90,8 @@ class Retained:
         if file.topic.name in INTERNAL_TOPICS:
             return  # snapshots take their place, and whoever asks for what they say will see
         key = file.topic, file.segment
+        if self._living_part_is_elsewhere(store, file):
+            return
         if not self._is_due(store, file, content):
             self._tell(f"{file.path} was deleted before its time")
         below = [f.path for f in self._tables(store, file.topic) if f.segment == file.segment]
@@ -99,6 +102,26 @@ class Retained:
         if not any(log.base_offset < file.end_offset for log in self._logs(store, key)):
             self._gone.setdefault(key, set()).update(range(file.base_offset, file.end_offset))
         self._deleted_bytes[file.topic] = self._deleted_bytes.get(file.topic, 0) + file.size_bytes
+
+    def on_removed(self, store: MemorySegmentStore, topic: TopicName, segment: int, offset: int) -> None:
+        """Judge a record of a removal just made. The records below ``offset`` are removed for every reader from now on,
+        even if the broker is killed before it deletes a file."""
+        if topic.name in INTERNAL_TOPICS:
+            return
+        removed = [f for f in self._tables(store, topic) if f.segment == segment and (f.end_offset or 0) <= offset]
+        for file in removed:
+            is_kept = self._living_part_is_elsewhere(store, file)
+            if not is_kept and not self._is_due(store, file, store.files[file.path]):
+                self._tell(f"{file.path} was recorded as removed before its time")
+        self._starts[SegmentId(topic, segment)] = max(self._starts.get(SegmentId(topic, segment), 0), offset)
+
+    def _living_part_is_elsewhere(self, store: MemorySegmentStore, file: SegmentFile) -> bool:
+        """Whether another table has all records of the file that were not deleted manually."""
+        low, end = self._low(file.topic, file.segment), file.end_offset or 0
+        if not file.base_offset < low < end:
+            return False
+        others = [f for f in self._tables(store, file.topic) if f.segment == file.segment]
+        return not any(uncovered(others, low, end))
 
     def _is_due(self, store: MemorySegmentStore, file: SegmentFile, content: MemoryFile) -> bool:
         plan = self.plans.get(file.topic)
@@ -115,8 +138,8 @@ class Retained:
         if plan.retention_bytes is None:
             return False
         # Two brokers may each think that the files are theirs, and have listed them before the other deleted some.
-        listed = sum(f.size_bytes for f in self._tables(store, file.topic)) + self._deleted_bytes.get(file.topic, 0)
-        return listed + file.size_bytes > plan.retention_bytes
+        others = sum(f.size_bytes for f in self._tables(store, file.topic) if f.path != file.path)
+        return others + self._deleted_bytes.get(file.topic, 0) + file.size_bytes > plan.retention_bytes
 
     def _tables(self, store: MemorySegmentStore, topic: TopicName) -> list[SegmentFile]:
         return [f for f in listed(store) if f.topic == topic and f.kind is FileKind.TABLE]

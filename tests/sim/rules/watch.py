@@ -104,7 +104,7 @@ class InsideWatch:
 
     def _uid(self, topic: TopicName) -> int:
         """0: there is no such topic now."""
-        found = self._world.cluster.state.topics.get(topic)
+        found = self._world.cluster.last_known.topics.get(topic)
         return 0 if found is None else found.uid
 
     def _replicas(self, brokers: list[Broker]) -> Iterator[tuple[ReplicaKey, str, Replica]]:
@@ -131,7 +131,7 @@ class InsideWatch:
 
     def _is_of_today(self, owned: OpenSegment) -> bool:
         """Or else its topic was deleted, perhaps created again: what it had is nobody's any more."""
-        topic = self._world.cluster.state.topics.get(owned.topic.name)
+        topic = self._world.cluster.last_known.topics.get(owned.topic.name)
         return topic is not None and topic.uid == owned.topic.uid
 
     def _judge_replica(self, follower: str, replica: Replica) -> None:

@@ -50,6 +50,9 @@ _IN_TURN: tuple[Theme, ...] = (
     themes_kafka.kafka_groups,
     themes_surroundings.etcd_answers_with_errors,
     themes_surroundings.the_storage_is_full,
+    themes_surroundings.the_root_is_lost,
+    themes_surroundings.etcd_is_lost,
+    themes_surroundings.clocks_step,
 )
 
 

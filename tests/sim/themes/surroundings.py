@@ -73,6 +73,30 @@ def the_storage_is_full(rng: random.Random, scenario: Scenario) -> Scenario:
     )
 
 
+def etcd_is_lost(rng: random.Random, scenario: Scenario) -> Scenario:
+    """Etcd loses all data, or is restored from a backup, and the operator rebuilds it from the storage, while segments
+    split, merge and move, groups commit, and brokers die."""
+    about = rng.choice((None, None, kafka_producers, kafka_groups, much_is_forgotten))
+    if about is not None:
+        scenario = about(rng, scenario)
+    return replace(
+        scenario,
+        group_members=scenario.group_members if about is not None else rng.choice((1, 2, 3)),
+        lives=None,
+        machines_fail=False,
+        pause_s=(0.1, 1.0),
+        chaos_s=max(10.0, scenario.chaos_s),
+        favoured={
+            **scenario.favoured,
+            "save_a_backup": 15,
+            "lose_etcd": 40,
+            "reshape": 50,
+            "stop_etcd": 0,
+            "freeze_etcd": 0,
+        },
+    )
+
+
 def clocks_step(rng: random.Random, scenario: Scenario) -> Scenario:
     """Wall clocks of one broker, of all, or of the storage step by seconds to days, forward and back, and return; while
     files expire, sealed segments are pruned, Kafka's producers repeat batches and its groups commit."""

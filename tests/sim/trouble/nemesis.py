@@ -17,6 +17,7 @@ from tests.sim.trouble.brokers import BrokerTrouble
 from tests.sim.trouble.clock_steps import ClockSteps
 from tests.sim.trouble.etcd import EtcdTrouble
 from tests.sim.trouble.etcd_answers import EtcdAnswers
+from tests.sim.trouble.etcd_lost import EtcdLost
 from tests.sim.trouble.losses import Losses
 from tests.sim.trouble.members import GroupNemesis, MemberNemesis
 from tests.sim.trouble.storage_root import StorageRoot
@@ -59,6 +60,7 @@ class Nemesis:
         self.answers = EtcdAnswers(world, self.losses)
         self.root = StorageRoot(world)
         self.clock_steps = ClockSteps(world, self.operator)
+        self.etcd_lost = EtcdLost(world, self.losses)
         self.blows = 0
         self._pending: list[asyncio.Task[None]] = []
 
@@ -193,6 +195,8 @@ class Nemesis:
             (self.clock_steps.step_clocks, 0),
             (self.kafka.recreate_behind_a_coordinator, 0),
             (self.clock_steps.step_between_two_seals, 0),
+            (self.etcd_lost.save_a_backup, 0),
+            (self.etcd_lost.lose_etcd, 0),
         ]
 
     def _undisturbed(self) -> Collection[Blow]:
@@ -220,4 +224,5 @@ class Nemesis:
             self.root.fill,
             self.clock_steps.step_between_two_seals,
             self.kafka.recreate_behind_a_coordinator,
+            self.etcd_lost.lose_etcd,
         )

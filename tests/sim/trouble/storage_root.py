@@ -39,9 +39,11 @@ class StorageRoot:
             before = world.watch.committed
             await asyncio.sleep(self._rng.uniform(*LOST_S))
             world.watch.sample()
-            for key, committed in world.watch.committed.items():
-                if committed > before.get(key, 0):
-                    self._tell("lost root", f"{key} committed {committed} while the root was lost")
+            for (topic, segment), committed in world.watch.committed.items():
+                opened = world.cluster.state.segments.get(topic, {}).get(segment)
+                start = 0 if opened is None else opened.start_offset
+                if committed > before.get((topic, segment), start):
+                    self._tell("lost root", f"{topic}#{segment} committed {committed} while the root was lost")
         finally:
             world.note("nemesis", "returns the root of the storage")
             for path in disk.return_root():

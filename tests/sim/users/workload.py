@@ -163,7 +163,7 @@ class Subscriber:
         """Where it is, which has to be where it belongs with some number of partitions that there was."""
         if message.partition is None:
             return None
-        topic = self.world.cluster.state.topics.get(TopicName.parse(self.topic))
+        topic = self.world.cluster.last_known.topics.get(TopicName.parse(self.topic))
         most = message.partition + 1 if topic is None else topic.partitions or 0
         if not any(partition_of(message.key or b"", count) == message.partition for count in range(1, most + 1)):
             place = f"{self.topic}#{message.segment} offset {message.offset}, partition {message.partition}"

@@ -118,7 +118,7 @@ def test_a_hole_is_found_and_filled_from_a_log_or_said_to_be_lost(orders: TopicF
         (orders.root / table.path).unlink()
     (difference,) = verified(orders).differences
     assert difference.offset == 40
-    assert difference.what == "records up to 60 were stored, and neither a log nor a table has those from 40 on"
+    assert "shop/orders#0: records of offsets [40, 60) are missing: no file holds them" in difference.what
     found = rebuild_topic(orders.root, orders.name)
     assert tables(orders) == [(0, 20), (60, 80)]
     assert "ends with offset 40, but records up to 60 were stored" in str(found.problems[0])
@@ -131,18 +131,23 @@ def test_offsets_that_no_file_can_have_are_named_and_what_logs_have_is_made_agai
     for table in (again, lost):
         (orders.root / table.path).unlink()
     orders.seal(0, 80)
-    assert [d.what for d in verified(orders).differences if "in no file" in d.what] == []
+    before, behind = (d.what for d in verified(orders).differences if "are missing" in d.what)
+    assert "offsets [0, 20) are missing" in before
+    assert "offsets [60, 80) are missing" in behind
     rebuilt = rebuild_topic(orders.root, orders.name)
-    assert tables(orders) == [(20, 40), (40, 60)], "what came before the first file retention may have taken"
-    (problem,) = rebuilt.problems
-    assert "#0: offsets [60, 80) can not be rebuilt" in str(problem)
+    assert tables(orders) == [(20, 40), (40, 60)]
+    before, behind = map(str, rebuilt.problems)
+    assert "offsets [0, 20) are in no file, neither log nor table" in before
+    assert "#0: offsets [60, 80) cannot be rebuilt" in behind
     (orders.root / first.path).unlink()
     for log in (f for f in orders.files() if f.kind is FileKind.LOG):
         (orders.root / log.path).unlink()
+    orders.retention_s = 3_600.0
+    orders.write_documents()
     (difference,) = verified(orders).differences
-    assert "offsets from 40 to 80 are in no file" in difference.what
+    assert "offsets [40, 80) are missing" in difference.what, "retention may have taken what came before the first file"
     (problem,) = rebuild_topic(orders.root, orders.name).problems
-    assert "offsets [40, 80) are in no file, neither log nor table: they can not be rebuilt" in str(problem)
+    assert "offsets [40, 80) are in no file, neither log nor table: they cannot be rebuilt" in str(problem)
 
 
 def test_what_a_broker_has_still_to_convert_is_left_to_it_until_the_segment_is_sealed(orders: TopicFiles) -> None:

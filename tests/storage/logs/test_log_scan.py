@@ -9,6 +9,7 @@ from seaweedmq.codec.frame import HEADER_BYTES, stamp
 from seaweedmq.codec.payload.batch import encode_frame, payload_schema
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.logs.log_index import Mark
 from seaweedmq.storage.logs.log_scan import LogScanner
 from seaweedmq.storage.logs.lost_blocks import BLOCK_BYTES, SECTOR_BYTES
@@ -186,6 +187,11 @@ def test_a_log_of_an_earlier_topic_of_the_name_is_ignored() -> None:
     scanner, bases = scan(make_preamble(0, uid=6) + FRAMES[0])
     assert bases == []
     assert scanner.foreign
+
+
+def test_a_log_of_a_topic_of_another_name_is_refused() -> None:
+    with pytest.raises(Corrupt, match="renamed or copied"):
+        scan(make_preamble(0, uid=6, topic=TopicName("another", "topic")) + FRAMES[0])
 
 
 def test_a_renamed_log_is_refused() -> None:

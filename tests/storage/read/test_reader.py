@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seaweedmq.codec.frame import HEADER_BYTES, split_frames, stamp
+from seaweedmq.codec.paths import log_path
 from seaweedmq.codec.payload.batch import schema_to_bytes
-from seaweedmq.errors import Corrupt, OutOfRange, StorageFailed
+from seaweedmq.errors import Corrupt, DataLoss, OutOfRange, StorageFailed
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.logs.log_index import LogIndex
@@ -341,14 +342,39 @@ async def test_no_flipped_bit_of_a_table_is_ever_served(at: float, bit: int) -> 
 
 async def test_what_retention_removed_is_said(store: FileSegmentStore) -> None:
     await write_log(store, 50, [make_frame(50, 10)])
+    expiring = replace(make_topic(), retention_s=60.0)
     with pytest.raises(OutOfRange, match="lowest that is kept is 50"):
+        await read(store, 10, 60, topic=expiring)
+    with pytest.raises(
+        DataLoss, match=r"offsets \[10, 50\) are missing: no file holds them, the topic has no retention"
+    ):
         await read(store, 10, 60)
 
 
-async def test_a_committed_offset_that_no_file_holds_is_corruption(store: FileSegmentStore) -> None:
+async def test_what_retention_removed_before_it_was_switched_off_is_said(store: FileSegmentStore) -> None:
+    topic = make_topic()
+    await write_log(store, 50, [make_frame(50, 10)])
+    await store.record_removed(topic.name, topic.uid, {0: 40})
+    with pytest.raises(OutOfRange, match="lowest that is kept is 50"):
+        await read(store, 10, 60, topic=topic)
+    with pytest.raises(DataLoss, match=r"offsets \[40, 50\) are missing"):
+        await read(store, 40, 60, topic=topic)
+
+
+@pytest.mark.parametrize("retention_s", [None, 60.0])
+async def test_a_gap_is_named_up_to_the_next_record_that_a_file_holds(
+    store: FileSegmentStore, retention_s: float | None
+) -> None:
+    """The file of an earlier topic of this name, and one whose preamble is torn, hold none."""
+    topic = replace(make_topic(), retention_s=retention_s)
     await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10)[:-3]])
-    with pytest.raises(Corrupt, match="offset 10 was committed"):
-        await read(store, 0, 20)
+    await write_log(store, 30, [make_frame(30, 10)], writer="other", uid=6)
+    (store.root / log_path(NAME, 0, 40, "torn")).write_bytes(b"SW")
+    await write_log(store, 50, [make_frame(50, 10)], writer="b-2")
+    for end, missing in ((60, (10, 50)), (45, (10, 45))):
+        with pytest.raises(DataLoss) as caught:
+            await read(store, 0, end, topic=topic)
+        assert (caught.value.start_offset, caught.value.end_offset) == missing
 
 
 async def test_a_vanished_storage_is_not_taken_for_retention(store: FileSegmentStore, tmp_path: Path) -> None:

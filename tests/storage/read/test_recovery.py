@@ -277,6 +277,7 @@ async def test_what_is_written_out_after_retention_removed_what_follows_it_is_le
     topic = replace(make_topic(), retention_s=3600.0)
     await write_log(store, 20, [make_frame(20, 10), make_frame(30, 10)], writer="b-1")
     assert await earliest_offset(store, topic, make_segment(end_offset=end_offset)) == 20
+    await store.record_removed(topic.name, topic.uid, {0: 20})
     await write_log(store, 5, [make_frame(5, 3)], writer="b-2")
     assert await earliest_offset(store, topic, make_segment(end_offset=end_offset)) == 20
 
@@ -312,10 +313,23 @@ async def test_the_earliest_offset_is_known_though_a_file_vanishes_meanwhile(
 
 
 async def test_the_earliest_offset_is_what_retention_left(store: FileSegmentStore) -> None:
-    assert await earliest_offset(store, make_topic(), make_segment(start_offset=5)) == 5
+    topic = replace(make_topic(), retention_s=3600.0)
+    assert await earliest_offset(store, topic, make_segment(start_offset=5)) == 5
     await write_log(store, 20, [make_frame(20, 10)])
-    assert await earliest_offset(store, make_topic(), make_segment()) == 20
-    assert await earliest_offset(store, make_topic(), make_segment(end_offset=30)) == 20
-    assert await earliest_offset(store, make_topic(), make_segment(end_offset=20)) == 20
+    assert await earliest_offset(store, topic, make_segment()) == 20
+    assert await earliest_offset(store, topic, make_segment(end_offset=30)) == 20
+    assert await earliest_offset(store, topic, make_segment(end_offset=20)) == 20
     await write_log(store, 0, [make_frame(0, 1)], writer="zombie", uid=6)
-    assert await earliest_offset(store, make_topic(), make_segment()) == 20
+    assert await earliest_offset(store, topic, make_segment()) == 20
+
+
+async def test_without_retention_a_segment_begins_where_it_began(store: FileSegmentStore) -> None:
+    """Records missing there are lost, and their reader must learn of it; those that retention removed are not lost."""
+    await write_log(store, 20, [make_frame(20, 10)])
+    assert await earliest_offset(store, make_topic(), make_segment(start_offset=5)) == 5
+    assert await earliest_offset(store, make_topic(), make_segment(end_offset=30)) == 0
+    topic = make_topic()
+    await store.record_removed(topic.name, topic.uid, {0: 20, 1: 30})
+    assert await earliest_offset(store, topic, make_segment(end_offset=30)) == 20
+    assert await earliest_offset(store, topic, make_segment(end_offset=15)) == 15
+    assert await earliest_offset(store, replace(topic, uid=topic.uid + 1), make_segment()) == 0

@@ -1,5 +1,6 @@
 """How far a producer got, as the files say that name it."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,6 +56,16 @@ def test_tables_of_what_was_acknowledged_or_of_before_are_of_no_matter(tmp_path:
     later = TopicFiles(tmp_path / "later")
     made = later.table(0, 40)
     assert found(later, since_us=made.modified_us + 3_600_000_000) == 0
+
+
+def test_what_was_written_after_the_clock_was_set_back_is_no_older_than_what_came_before(tmp_path: Path) -> None:
+    files = TopicFiles(tmp_path)
+    first, second = files.log(0, 40), files.log(40, 75)
+    begun_s = int(first.stat().st_mtime)
+    os.utime(second, (begun_s - 7_200, begun_s - 7_200))
+    assert found(files, since_us=begun_s * 1_000_000) == 75
+    os.utime(first, (begun_s - 7_200, begun_s - 7_200))
+    assert found(files, since_us=begun_s * 1_000_000) == 0
 
 
 def test_a_log_file_that_remembers_the_producer_speaks_for_the_tables_before_it(tmp_path: Path) -> None:

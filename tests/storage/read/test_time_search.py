@@ -1,6 +1,7 @@
 """Where a time begins in a segment, and its latest, from logs and from tables alike."""
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,8 +88,24 @@ async def test_the_latest_of_files_of_both_kinds(store: FileSegmentStore) -> Non
 
 
 async def test_a_segment_without_files_has_no_times(store: FileSegmentStore) -> None:
-    assert await find_offset_by_time(store, make_topic(), 0, T0, 20) is None
-    assert await find_latest_time(store, make_topic(), 0, 20) is None
+    topic = replace(make_topic(), retention_s=60.0)
+    assert await find_offset_by_time(store, topic, 0, T0, 20) is None
+    assert await find_latest_time(store, topic, 0, 20) is None
+
+
+async def test_lost_records_may_be_the_ones_that_are_searched(
+    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seaweedmq.storage.read.reader.RELIST_DELAY_S", 0.0001)
+    await write_log(store, 0, [at(0, 10, 0)])
+    await write_log(store, 30, [at(30, 10, 50)], writer="b-2")
+    topic = make_topic()
+    assert await find_offset_by_time(store, topic, 0, record(0, 9).timestamp_us, 40) == record(9, 9)
+    wanted_us = record(0, 51).timestamp_us
+    assert await find_offset_by_time(store, topic, 0, wanted_us, 40) == (10, wanted_us), "its reader meets the gap"
+    assert await find_offset_by_time(store, topic, 0, wanted_us, 40, skip_missing=True) == record(31, 51)
+    assert await find_offset_by_time(store, topic, 0, wanted_us * 2, 50, skip_missing=True) is None
+    assert await find_latest_time(store, topic, 0, 40) == record(39, 59)
 
 
 FRAMES = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 30)), min_size=1, max_size=8)

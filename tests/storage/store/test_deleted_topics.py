@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from seaweedmq.codec.documents import topic_document
-from seaweedmq.codec.paths import TOPIC_DOCUMENT, sink_marks_dir, topic_dir
+from seaweedmq.codec.paths import TOPIC_DOCUMENT, deleted_topic_path, sink_mark, sink_marks_dir
 from seaweedmq.model.topic import NAME_LENGTH_MAX, TOPIC_NAME_LENGTH_MAX, TopicName
-from seaweedmq.storage.staging import StagedSink, sweep
+from seaweedmq.storage.staged_sweep import sweep
+from seaweedmq.storage.staging import StagedSink
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.delta import rebuild_log
 from tests.support.full_disk import full_disk, tree
@@ -51,8 +52,11 @@ async def test_a_name_of_any_length_is_used_deleted_and_used_again(store: FileSe
     for uid in (2**63 - 1, 2**63 - 2):
         await use(store, name, uid)
         await store.delete_topic(name, uid)
-        assert not any(path.startswith(topic_dir(name)) for path in tree(store.root))
-        assert {path.partition("/.sinks/")[2] != "" for path in tree(store.root)} == {True}, "marks outlive topics"
+        assert set(tree(store.root)) == {
+            deleted_topic_path(uid),
+            f"{sink_marks_dir(name)}/{sink_mark('s' * NAME_LENGTH_MAX, uid)}",
+        }, "marks outlive topics, and so does the record of the deletion"
+        (store.root / deleted_topic_path(uid)).unlink()
         for mark in (store.root / sink_marks_dir(name)).iterdir():
             mark.unlink()
 
@@ -83,6 +87,20 @@ async def test_a_full_disk_that_takes_no_new_name_takes_it_once_the_records_are_
     monkeypatch.setattr(Path, "rename", renamed)
     with full_disk(0):
         await store.delete_topic(NAME, 7)
-    assert tree(store.root) == {}
+    assert tree(store.root) == {deleted_topic_path(7): 0}
     writer = await begin_log(store, 0)
     await writer.close()
+
+
+async def test_leftovers_of_deletions_are_no_topics_and_are_swept_whatever_topic_they_are_of(
+    store: FileSegmentStore,
+) -> None:
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
+    before = tree(store.root)
+    for parent in ("topics/shop", "topics/gone", "blobs/shop"):
+        left = store.root / parent / ".deleted-9-0"
+        (left / "log").mkdir(parents=True)
+        (left / "log/records").touch()
+    assert await store.list_topics() == [NAME]
+    await store.sweep_deleted()
+    assert tree(store.root) == before

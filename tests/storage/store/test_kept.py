@@ -60,6 +60,20 @@ async def test_what_was_deleted_is_read_by_its_second_name_until_the_grace_is_ov
     assert kept(store) == []
 
 
+async def test_the_grace_is_over_by_the_storages_clock_and_by_the_callers(store: FileSegmentStore) -> None:
+    table = await make_table(store)
+    await store.delete([table])
+    deleted_us = await store.now_us()
+    await asyncio.sleep(0.2)
+    await store.sweep(NAME, 7, kept_s=0.1, now_us=0)
+    await store.sweep(NAME, 7, kept_s=0.1, now_us=deleted_us + 10_000)
+    assert kept(store), "the caller has not confirmed that much"
+    await store.sweep(NAME, 7, kept_s=HOUR_S, now_us=deleted_us + 2**50)
+    assert kept(store), "the storage's clock says otherwise"
+    await store.sweep(NAME, 7, kept_s=0.1, now_us=deleted_us + 2**50)
+    assert kept(store) == []
+
+
 async def test_the_grace_begins_when_the_first_name_goes_and_not_when_the_table_was_made(
     store: FileSegmentStore,
 ) -> None:

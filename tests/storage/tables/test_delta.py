@@ -16,6 +16,7 @@ import pytest
 
 from seaweedmq.codec.paths import kept_path, table_path
 from seaweedmq.errors import Conflict, Corrupt, InvalidArgument, NotFound, OutOfRange, StorageFailed
+from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.jobs.rebuilding import rebuild_topic
@@ -54,6 +55,11 @@ def read_anew(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.fixture
 def orders(tmp_path: Path) -> TopicFiles:
     return TopicFiles(tmp_path / "root")
+
+
+def by_now(logs: DeltaLogs, orders: TopicFiles) -> int | None:
+    """Reconcile like a broker whose clock is confirmed."""
+    return logs.reconcile(orders.root, orders.topic, confirmed_us=time.time_ns() // 1_000)
 
 
 def offsets(orders: TopicFiles, version: int | None = None) -> list[tuple[int, int]]:
@@ -468,9 +474,9 @@ def test_a_checkpoint_comes_after_some_versions_and_old_ones_go_with_their_time(
     logs = DeltaLogs()
     orders.table(0, 1)
     for n in range(1, OFTEN + 4):
-        logs.reconcile(orders.root, orders.topic)
+        by_now(logs, orders)
         (orders.root / orders.table(n, n + 1).path).touch()
-    logs.reconcile(orders.root, orders.topic)
+    by_now(logs, orders)
     assert [p.name for p in log_of(orders).glob("*.checkpoint.parquet")] == [f"{OFTEN - 1:020d}.checkpoint.parquet"]
     assert json.loads((log_of(orders) / "_last_checkpoint").read_text())["version"] == OFTEN - 1
     assert len(commits_of(orders)) == OFTEN + 4
@@ -481,13 +487,33 @@ def test_a_checkpoint_comes_after_some_versions_and_old_ones_go_with_their_time(
     for n in range(OFTEN):
         unlink_within(orders, n, n + 1)
         orders.table(n + 1_000, n + 1_001)
-        logs.reconcile(orders.root, orders.topic)
+        by_now(logs, orders)
     kept = commits_of(orders)
     assert kept[0] == f"{OFTEN - 1:020d}.json", "what the versions of the last hour need stays"
     assert history(orders.root, orders.name)[0].version == OFTEN - 1
     assert reconcile(orders.root, orders.topic) is None
     with pytest.raises(OutOfRange, match=f"version 3 .* is forgotten: the oldest is {OFTEN - 1}"):
         tables_of_version(orders.root, orders.name, 3)
+
+
+@pytest.mark.usefixtures("checkpoints")
+def test_versions_stay_that_are_not_confirmed_to_be_old(orders: TopicFiles) -> None:
+    """The clock of a broker has stepped, or the broker has just begun."""
+    logs = DeltaLogs()
+    for n in range(2 * OFTEN + 3):
+        orders.table(n, n + 1)
+        logs.reconcile(orders.root, orders.topic)
+        for name in commits_of(orders):
+            os.utime(log_of(orders) / name, (10_000, 10_000))
+    assert history(orders.root, orders.name)[0].version == 0
+    for n in range(10, 10 + OFTEN):
+        orders.table(n, n + 1)
+        logs.reconcile(orders.root, orders.topic, confirmed_us=(10_000 + 3_599) * US_PER_S)
+    assert history(orders.root, orders.name)[0].version == 0
+    for n in range(20, 20 + OFTEN):
+        orders.table(n, n + 1)
+        logs.reconcile(orders.root, orders.topic, confirmed_us=(10_000 + 3_601) * US_PER_S)
+    assert history(orders.root, orders.name)[0].version > 0
 
 
 def test_a_log_that_seldom_gets_a_version_keeps_few_of_them(orders: TopicFiles) -> None:
@@ -501,9 +527,9 @@ def test_a_log_that_seldom_gets_a_version_keeps_few_of_them(orders: TopicFiles) 
     kept = []
     for n in range(20):
         orders.table(n, n + 1)
-        logs.reconcile(orders.root, orders.topic)
+        by_now(logs, orders)
         pass_an_hour()
-        DeltaLogs().reconcile(orders.root, orders.topic)  # a process that has just begun knows how old it is, too
+        by_now(DeltaLogs(), orders)  # a new process knows its age as well
         kept.append(sum(1 for _ in log_of(orders).iterdir()))
     assert max(kept[5:]) == kept[5] <= 6
     assert len(offsets(orders)) == 20

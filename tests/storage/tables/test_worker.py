@@ -13,12 +13,13 @@ import pytest
 import uvloop
 
 from seaweedmq.codec.metadata import topic_to_json
-from seaweedmq.errors import Corrupt, DeadlineExceeded
+from seaweedmq.errors import Corrupt, DeadlineExceeded, Unavailable
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.converter import ProcessTableConverter
 from seaweedmq.storage.tables.delta import rebuild_log
 from seaweedmq.storage.tables.delta_versions import history
+from tests.support.no_descriptors import no_descriptors
 from tests.support.segments import NAME, T0, make_frame, make_topic, tables_of, write_log
 
 pytestmark = pytest.mark.integration
@@ -56,6 +57,24 @@ async def test_it_converts_in_a_niced_child_that_is_kept_for_the_next_request(
     assert converter.pid == child
     await converter.close()
     assert not psutil.pid_exists(child)
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_child_that_cannot_be_started_is_started_later(
+    tmp_path: Path, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    async def convert() -> None:
+        store = FileSegmentStore(tmp_path)
+        written = await write_log(store, 0, [make_frame(0, 10)])
+        converter = ProcessTableConverter(store.root, rng=random.Random(1))
+        with no_descriptors(), pytest.raises(Unavailable, match="limit of open files"):
+            await converter.convert(make_topic(), [written], None)
+        assert len(await converter.convert(make_topic(), [written], None)) == 1
+        await converter.close()
+        await store.close()
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(convert())
 
 
 WITHOUT_PANDAS = """

@@ -1,0 +1,216 @@
+"""Admission of a broker to its cluster: a broker serves nothing before etcd and storage prove to belong together.
+
+``core.identity`` decides. A refused broker answers every call with the reason and its remedy, reports NOT_SERVING, and
+decides again until an operator has mended the cause; its process never ends for that. The mirror of the metadata asks
+before it applies a listing, so an etcd that is lost or restored while the broker runs halts the broker likewise.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+
+from seaweedmq.broker.readiness import Readiness
+from seaweedmq.codec import keys
+from seaweedmq.codec.cluster import identity_from_json, identity_to_json
+from seaweedmq.core.identity import Create, Decision, EtcdState, Join, Refuse, StorageState, decide
+from seaweedmq.errors import Corrupt, SeaweedMQError, StorageFailed, Unavailable, Unsupported
+from seaweedmq.model.cluster import ClusterIdentity
+from seaweedmq.ports import Compare, MetaStore, Put, SegmentStore, Snapshot
+from seaweedmq.runtime.retrying import backoff, retrying
+
+log = logging.getLogger(__name__)
+
+RETRY_FIRST_S, RETRY_MOST_S = 0.2, 5.0
+CLUSTER = "cluster"
+"""Cause: etcd and storage do not belong together, or are not of the same time."""
+STORAGE = "storage"
+"""Cause: the root of the storage has lost its marker since the broker was admitted."""
+ROOT_CHECK_S = 1.0
+CREATE_ATTEMPTS_MAX = 5
+CLUSTER_ID_BITS = 64
+
+
+class NotAdmitted(Unavailable):
+    """The broker's etcd and storage do not belong together, or etcd has to be recovered. The message has the remedy;
+    the broker resumes by itself."""
+
+
+class Admission:
+    """The check of one broker, whose reason not to serve is the cause ``cluster`` of its readiness."""
+
+    def __init__(
+        self,
+        *,
+        meta: MetaStore,
+        store: SegmentStore,
+        rng: random.Random,
+        address: str,
+        readiness: Readiness,
+        halted: Callable[[], None],
+    ) -> None:
+        """``halted`` is called when a broker that was admitted is refused."""
+        self._readiness = readiness
+        self._meta = meta
+        self._store = store
+        self._rng = rng
+        self._address = address
+        self._halted = halted
+        self._identity: ClusterIdentity | None = None
+        self._mirrored = -1
+        """Generation of the last listing that was recognized."""
+
+    def check(self) -> None:
+        """Raise NotAdmitted with the reason, if the broker was refused, or was not admitted yet.
+
+        Before that its view is empty: a call that is answered from it tells that there are no topics.
+        """
+        if self._refusal:
+            raise NotAdmitted(f"broker {self._address} does not serve: {self._refusal}")
+        if self._identity is None:
+            raise NotAdmitted(f"broker {self._address} is starting: retry")
+
+    async def admit(self) -> None:
+        """Bind the storage to its cluster if etcd and storage belong together.
+
+        Raises:
+            NotAdmitted: If they do not.
+            StorageFailed, Unavailable: If one of them cannot be read.
+        """
+        for _ in range(CREATE_ATTEMPTS_MAX):
+            decision = await self._decide()
+            match decision:
+                case Join(identity):
+                    await self._join(identity)
+                    return
+                case Refuse(reason):
+                    self._refuse(reason)
+                    self.check()
+                case Create():
+                    await self._create(decision)
+        raise Unavailable("the identity of the cluster keeps changing: retry")
+
+    async def admit_first(self) -> None:
+        """Admit the broker at its start: wait for etcd, and for the operator who mends a refusal.
+
+        Raises:
+            StorageFailed: If the storage cannot be read, or takes no marker, and the broker was not refused before.
+        """
+        await retrying(backoff(self._rng, RETRY_FIRST_S, RETRY_MOST_S), on=self._may_heal)(self.admit)
+
+    async def watch_root(self) -> None:
+        """Keep the cause ``storage`` of the readiness current, until cancelled."""
+        while True:
+            try:
+                await self._store.verify_root()
+            except StorageFailed as error:
+                self._readiness.refuse(STORAGE, str(error))
+            else:
+                self._readiness.allow(STORAGE)
+            await asyncio.sleep(ROOT_CHECK_S)
+
+    def recognizes(self, snapshot: Snapshot, revision: int, seen: int) -> bool:
+        """Whether a listing of all metadata is of this cluster, and not older than the mirror; else halt the broker.
+
+        Args:
+            snapshot: the listing.
+            revision: of the mirror.
+            seen: modification revision of ``keys.CLUSTER_SEEN`` in the mirror: leases that end after a restore raise
+                the revision of etcd, but not this one.
+        """
+        mine = self._identity
+        if mine is None:
+            return False
+        try:
+            found, now_seen = _identity_in(snapshot)
+        except (Corrupt, Unsupported) as error:
+            self._halt(str(error))
+            return False
+        if found is None or found.cluster_id != mine.cluster_id:
+            has = "no cluster" if found is None else f"cluster {found.cluster_id}"
+            self._halt(f"etcd holds {has}, and this broker serves cluster {mine.cluster_id}")
+            return False
+        is_older = snapshot.revision < revision or now_seen < seen
+        if (found.generation == self._mirrored and is_older) or found.generation < mine.generation:
+            self._halt(f"etcd went back behind revision {seen or revision}: it was restored from a backup")
+            return False
+        self._mirrored = found.generation
+        return True
+
+    @property
+    def _refusal(self) -> str:
+        return self._readiness.reasons.get(CLUSTER, "")
+
+    def _may_heal(self, error: BaseException) -> bool:
+        return isinstance(error, SeaweedMQError) and (bool(self._refusal) or not isinstance(error, StorageFailed))
+
+    async def _decide(self) -> Decision:
+        """Read etcd between two looks at the marker, and decide.
+
+        The leader raises etcd before the marker, so an etcd that is read after the marker is never behind it. A marker
+        is created before the key, so one that is read after etcd is there if the key is.
+        """
+        try:
+            marker = await self._store.read_marker()
+            found = await self._meta.list(keys.CLUSTER)
+            identity, seen = _identity_in(found)
+            if marker is None:
+                marker = await self._store.read_marker()
+        except (Corrupt, Unsupported) as error:
+            return Refuse(str(error))
+        has_topics = identity is None and bool((await self._meta.list(keys.TOPICS)).entries)
+        stores_topics = (marker is None or identity is None) and await self._store.has_topics()
+        decision = decide(
+            EtcdState(identity=identity, revision=seen or found.revision, has_topics=has_topics),
+            StorageState(uri=self._store.uri, marker=marker, has_topics=stores_topics),
+            new_id=f"c-{self._rng.getrandbits(CLUSTER_ID_BITS):016x}",
+        )
+        known = self._identity
+        if isinstance(decision, Join) and known is not None and decision.identity.cluster_id != known.cluster_id:
+            return Refuse(
+                f"etcd and storage now belong to cluster {decision.identity.cluster_id}, and this broker to "
+                f"{known.cluster_id}: restore both, or restart the broker"
+            )
+        return decision
+
+    async def _join(self, identity: ClusterIdentity) -> None:
+        is_new = self._identity is None
+        self._identity = identity
+        self._store.bind(identity.cluster_id)
+        if is_new:
+            log.info("cluster joined: %s, generation %d", identity.cluster_id, identity.generation)
+        elif self._refusal:
+            log.info("cluster joined again: %s, generation %d", identity.cluster_id, identity.generation)
+        self._readiness.allow(CLUSTER)
+
+    async def _create(self, decision: Create) -> None:
+        cluster_id, generation = decision.cluster_id, decision.generation
+        if decision.marker is not None:
+            marker = await self._store.create_marker(decision.marker)
+            cluster_id, generation = marker.cluster_id, marker.generation
+        identity = ClusterIdentity(cluster_id=cluster_id, generation=generation)
+        absent = Compare(keys.CLUSTER, create_revision=0)
+        await self._meta.transact([absent], [Put(keys.CLUSTER, identity_to_json(identity))])
+        log.info("cluster created: %s", cluster_id)
+
+    def _refuse(self, reason: str) -> None:
+        if reason != self._refusal:
+            log.error("broker refused: %s: %s; retrying", self._address, reason)
+        self._readiness.refuse(CLUSTER, reason)
+
+    def _halt(self, reason: str) -> None:
+        """Stop serving; the next :meth:`admit` finds out what is to be done."""
+        if not self._refusal:
+            self._refuse(reason)
+            self._halted()
+
+
+def _identity_in(snapshot: Snapshot) -> tuple[ClusterIdentity | None, int]:
+    """The identity among entries, None if there is none, and the revision at which the storage last saw this etcd; 0 if
+    it did not in this generation. Raises Corrupt, Unsupported."""
+    entries = {entry.key: entry for entry in snapshot.entries if entry.key in (keys.CLUSTER, keys.CLUSTER_SEEN)}
+    found, seen = entries.get(keys.CLUSTER), entries.get(keys.CLUSTER_SEEN)
+    if found is None:
+        return None, 0
+    is_current = seen is not None and seen.value == found.value
+    return identity_from_json(found.value), seen.mod_revision if seen is not None and is_current else 0

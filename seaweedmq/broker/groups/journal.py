@@ -1,0 +1,200 @@
+"""Journal of native groups: every write of the leader to their etcd keys, in the storage before it is acknowledged.
+
+Etcd may be lost, and the commits of groups must not go with it. A leader begins a file of its own with all groups as
+etcd has them after its election, then appends the changes of its transactions. Files sort by generation of the cluster
+and creation revision of the lock, so lines that a deposed leader still appends lose against the file of its successor,
+whose snapshot has all that the deposed one could write to etcd. An older file goes once a newer snapshot is durable.
+
+Lines of all groups that wait are one write. It survives the death of the process; an fsync follows within a second, as
+for records that are replicated. If the storage fails, commits wait, and continue in a new file with a new snapshot.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from seaweedmq.codec import keys
+from seaweedmq.codec.cluster import identity_from_json
+from seaweedmq.codec.group_journal import JournalChange, JournalFrame, JournalKind, encode_journal_frame
+from seaweedmq.codec.paths import journal_name
+from seaweedmq.coordination.election import Election
+from seaweedmq.errors import AlreadyExists, SeaweedMQError, StaleMetadata
+from seaweedmq.ports import Delete, LogWriter, MetaStore, Put, SegmentStore
+from seaweedmq.runtime.log_once import Complaints
+from seaweedmq.runtime.retrying import backoff
+
+log = logging.getLogger(__name__)
+
+FLUSH_INTERVAL_S = 1.0
+ROLL_BYTES_MIN = 16 * 1024 * 1024
+ROLL_SNAPSHOTS = 4
+"""A file is replaced once the lines behind its snapshot take this many times the snapshot, and the least size."""
+PART_CHANGES = 200
+"""Keys in one frame of a snapshot."""
+RETRY_FIRST_S, RETRY_MOST_S = 0.1, 2.0
+_OVER = "the leader changed: the group continues at the new one"
+
+
+@dataclass(slots=True)
+class _Open:
+    """The journal that takes lines."""
+
+    writer: LogWriter
+    roll_bytes: int
+    is_dirty: bool = False
+    """Whether it has lines without an fsync."""
+
+
+@dataclass(slots=True, eq=False)
+class _Line:
+    """A frame that is not written yet."""
+
+    frame: bytes
+    written: "asyncio.Future[None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class GroupJournal:
+    """Journal of one leadership. ``run`` writes it."""
+
+    def __init__(self, *, meta: MetaStore, store: SegmentStore, election: Election, rng: random.Random) -> None:
+        self._meta = meta
+        self._store = store
+        self._election = election
+        self._pause_s = backoff(rng, RETRY_FIRST_S, RETRY_MOST_S)
+        self._waiting: list[_Line] = []
+        self._work = asyncio.Event()
+        self._is_over = False
+        self._files = 0
+        """Files begun so far."""
+        self._complaints = Complaints(log)
+
+    async def record(self, revision: int, changes: Sequence[Put | Delete]) -> None:
+        """Append the changes of one transaction; return once they survive the death of this process.
+
+        Args:
+            revision: revision of etcd that the transaction made.
+
+        Raises:
+            StaleMetadata: If this leadership ended meanwhile.
+        """
+        if self._is_over:
+            raise StaleMetadata(_OVER)
+        frame = JournalFrame(
+            kind=JournalKind.CHANGES,
+            revision=revision,
+            changes=tuple(
+                JournalChange(change.key, change.value)
+                if isinstance(change, Put)
+                else JournalChange(change.key, None, is_prefix=change.prefix)
+                for change in changes
+            ),
+        )
+        line = _Line(encode_journal_frame(frame))
+        self._waiting.append(line)
+        self._work.set()
+        await line.written
+
+    async def run(self) -> None:
+        """Write lines until cancelled."""
+        attempt = 0
+        try:
+            while True:
+                try:
+                    journal = await self._begin()
+                    attempt = 0
+                    self._complaints.over("journal of groups")
+                    await self._write(journal)
+                except SeaweedMQError as error:
+                    attempt += 1
+                    self._complaints.add("journal of groups", error)
+                    await asyncio.sleep(self._pause_s(attempt))
+        finally:
+            self._is_over = True
+            waiting, self._waiting = self._waiting, []
+            for line in waiting:
+                if not line.written.done():
+                    line.written.set_exception(StaleMetadata(_OVER))
+
+    async def _begin(self) -> _Open:
+        """Begin a file with a snapshot, and delete those before it.
+
+        Raises:
+            StaleMetadata: If this broker does not lead.
+            SeaweedMQError: If etcd or the storage fails.
+        """
+        revision = self._election.revision
+        if revision is None:
+            raise StaleMetadata(_OVER)
+        cluster = await self._meta.get(keys.CLUSTER)
+        generation = 0 if cluster is None else identity_from_json(cluster.value).generation
+        writer, name = await self._create(generation, revision)
+        try:
+            snapshot = await self._meta.list(keys.GROUPS_ROOT)
+            changes = [JournalChange(entry.key, entry.value) for entry in snapshot.entries]
+            ends = range(PART_CHANGES, len(changes), PART_CHANGES)
+            for end in ends:
+                part = tuple(changes[end - PART_CHANGES : end])
+                await writer.append([_frame(JournalKind.PART, snapshot.revision, part)])
+            rest = tuple(changes[ends[-1] if ends else 0 :])
+            await writer.append([_frame(JournalKind.SNAPSHOT, snapshot.revision, rest)])
+            await writer.sync()
+        except BaseException:
+            await writer.close()
+            raise
+        older = [found for found in await self._store.list_journals() if found < name]
+        await self._store.delete_journals(older)
+        return _Open(writer, max(ROLL_BYTES_MIN, (1 + ROLL_SNAPSHOTS) * writer.size_bytes))
+
+    async def _create(self, generation: int, revision: int) -> tuple[LogWriter, str]:
+        while True:
+            name = journal_name(generation, revision, self._files)
+            self._files += 1
+            try:
+                return await self._store.create_journal(name), name
+            except AlreadyExists:
+                continue  # an attempt that failed half-way
+
+    async def _write(self, journal: _Open) -> None:
+        """Append lines until the file is full. Raises StorageFailed: lines without an answer wait for the next file."""
+        flushing = asyncio.create_task(self._flush(journal), name="flush the journal of groups")
+        flushing.add_done_callback(lambda _: self._work.set())
+        try:
+            while journal.writer.size_bytes < journal.roll_bytes:
+                await self._wait_for_lines(flushing)
+                # Also the lines of a caller that is gone: etcd has what they say.
+                lines, self._waiting = self._waiting, []
+                try:
+                    await journal.writer.append([line.frame for line in lines])
+                except BaseException:
+                    self._waiting = lines + self._waiting
+                    raise
+                journal.is_dirty = True
+                for line in lines:
+                    if not line.written.done():
+                        line.written.set_result(None)
+        finally:
+            flushing.cancel()
+            await asyncio.wait({flushing})
+            await journal.writer.close()
+
+    async def _wait_for_lines(self, flushing: "asyncio.Task[None]") -> None:
+        """Return once lines wait. Raises StorageFailed: an fsync failed."""
+        while not self._waiting and not flushing.done():
+            self._work.clear()
+            await self._work.wait()
+        if flushing.done():
+            flushing.result()
+
+    async def _flush(self, journal: _Open) -> None:
+        """Fsync what is written, once an interval. Raises StorageFailed."""
+        while True:
+            await asyncio.sleep(FLUSH_INTERVAL_S)
+            if journal.is_dirty:
+                journal.is_dirty = False
+                await journal.writer.sync()
+
+
+def _frame(kind: JournalKind, revision: int, changes: tuple[JournalChange, ...]) -> bytes:
+    return encode_journal_frame(JournalFrame(kind=kind, revision=revision, changes=changes))

@@ -1,0 +1,127 @@
+"""Ids that the storage shows to be taken, even if the counters in etcd are lower.
+
+An etcd that was restored from a backup counts segments as before it, and one that was lost knows no topic. Files of two
+segments with one id would pass for each other. So the leader lists the folder of a topic once, before the first new
+segment of its term, and the folder of a name before a topic gets that name.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from seaweedmq.broker.recovery.topics import read_preamble
+from seaweedmq.codec.documents import topic_from_document
+from seaweedmq.codec.paths import TOPIC_DOCUMENT, topic_dir
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.errors import Corrupt, InvalidArgument, NotFound, Unsupported
+from seaweedmq.model.files import FileKind
+from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.ports import SegmentStore
+
+UNKNOWN = 0
+"""Stands for the uid of a topic whose files do not name it."""
+SPARE_TOPICS = 100
+"""Deleted topics that are remembered before they are dropped."""
+
+
+class TakenIds:
+    """The ids of one leader's term."""
+
+    def __init__(self, store: SegmentStore, view: ClusterView) -> None:
+        self._store = store
+        self._view = view
+        self._free: dict[TopicName, tuple[int, int]] = {}
+        """Uid of each topic, and an id above those of all segments that left files before this term."""
+        self._listing: dict[TopicName, asyncio.Lock] = {}
+
+    def forget(self) -> None:
+        """End the term."""
+        self._free.clear()
+
+    async def learn(self, topic: Topic) -> None:
+        """Have :meth:`raised` know the topic; lists its folder the first time.
+
+        Raises:
+            StorageFailed: If the folder cannot be listed.
+        """
+        if self._is_known(topic):
+            return
+        try:
+            async with self._listing.setdefault(topic.name, asyncio.Lock()):
+                if not self._is_known(topic):
+                    self._note(topic, _above(await self._store.used_segments(topic.name)))
+        finally:
+            self._listing.pop(topic.name, None)
+
+    def raised(self, topic: Topic) -> Topic:
+        """Return the topic, which :meth:`learn` knows, with a counter above the ids of all segments that left files."""
+        uid, free = self._free.get(topic.name, (topic.uid, 0))
+        return replace(topic, next_segment=free) if uid == topic.uid and free > topic.next_segment else topic
+
+    async def first_ids(self, names: Sequence[TopicName]) -> list[int]:
+        """Return the id of the first segment of each topic to be created; what deleted topics left is deleted first.
+
+        Raises:
+            InvalidArgument: If a folder holds files of another topic.
+            StorageFailed: If a folder cannot be listed.
+        """
+        found = await asyncio.gather(*map(self._first_id, names), return_exceptions=True)
+        for failure in found:
+            if isinstance(failure, BaseException):
+                raise failure
+        return [first for first in found if isinstance(first, int)]
+
+    def _is_known(self, topic: Topic) -> bool:
+        return self._free.get(topic.name, (None, 0))[0] == topic.uid
+
+    def _note(self, topic: Topic, free: int) -> None:
+        self._free[topic.name] = topic.uid, free
+        if len(self._free) > 2 * len(self._view.topics) + SPARE_TOPICS:
+            self._free = {name: known for name, known in self._free.items() if name in self._view.topics}
+
+    async def _first_id(self, name: TopicName) -> int:
+        uids, used = await self._found(name)
+        if uids and uids <= await self._store.deleted_topics():
+            for uid in sorted(uids):  # a writer was late, and the folder was gone by then
+                await self._store.delete_topic(name, uid)
+            uids, used = await self._found(name)
+        if uids:
+            uri, of = self._store.uri, ", ".join(str(uid) if uid != UNKNOWN else "unknown" for uid in sorted(uids))
+            raise InvalidArgument(
+                f"the folder {topic_dir(name)} of storage {uri} holds files of another topic {name}, uid {of}, and "
+                "a topic gets a folder of its own: if that topic is of this cluster, stop the brokers and rebuild etcd "
+                f"with `seaweedmq cluster recover --storage {uri} --etcd ENDPOINTS`; else move the folder away, or "
+                "choose another name"
+            )
+        return _above(used)
+
+    async def _found(self, name: TopicName) -> tuple[frozenset[int], frozenset[int]]:
+        """The uids of the topics whose files are in the folder of a name, and the ids of segments that left files."""
+        used = await self._store.used_segments(name)
+        try:
+            document = await self._store.read_document(name, TOPIC_DOCUMENT)
+        except NotFound:
+            return (await self._uids_in_logs(name) if used else frozenset()), used
+        try:
+            return frozenset({topic_from_document(document).uid}), used
+        except (Corrupt, Unsupported):
+            return frozenset({UNKNOWN}), used
+
+    async def _uids_in_logs(self, name: TopicName) -> frozenset[int]:
+        uids = set()
+        for file in await self._store.list_topic_files(name):
+            if file.kind is not FileKind.LOG:
+                uids.add(UNKNOWN)
+                continue
+            try:
+                preamble = await read_preamble(self._store, file)
+            except (Corrupt, Unsupported):
+                uids.add(UNKNOWN)
+                continue
+            if preamble is not None:  # else its creation was interrupted, and it holds nothing
+                uids.add(preamble.topic_uid)
+        return frozenset(uids)
+
+
+def _above(used: frozenset[int]) -> int:
+    return max(used, default=-1) + 1

@@ -1,0 +1,64 @@
+"""Documents that keep the producers of sealed segments once their log files are deleted.
+
+The record of a sealed segment in etcd names its producers, and its log files name them as well. A recovery of etcd has
+the files alone, so the record goes into ``producers-<segment>.json`` before the first of these files is deleted.
+"""
+
+from collections.abc import Iterable
+
+from seaweedmq.codec.paths import producers_document
+from seaweedmq.codec.producers import producers_to_json
+from seaweedmq.errors import StorageFailed
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.ports import SegmentStore
+from seaweedmq.runtime.log_once import Complaints
+
+WRITTEN_AT_ONCE = 100
+"""Documents in one call of the storage: each takes up to some 160 KB."""
+
+
+class ProducerDocuments:
+    """Documents of the topics that one broker maintains."""
+
+    def __init__(self, store: SegmentStore, complaints: Complaints) -> None:
+        self._store = store
+        self._complaints = complaints
+        self._due: dict[TopicName, tuple[int, dict[int, bytes]]] = {}
+        """Topics that the storage refused documents of -> uid, and content by segment."""
+
+    async def write(self, topic: Topic, segments: Iterable[Segment]) -> None:
+        """Write the documents of sealed segments whose log files are about to be deleted.
+
+        A storage that is full keeps no document, and retention must work there: what it refuses is written later.
+        """
+        uid, refused = self._due.pop(topic.name, (topic.uid, {}))
+        due = refused if uid == topic.uid else {}
+        due |= {s.id: producers_to_json(topic.uid, s) for s in segments if _tells_producers(s)}
+        what = f"producers of sealed segments of {topic.name}"
+        try:
+            while due:
+                some = dict(list(due.items())[:WRITTEN_AT_ONCE])
+                await self._store.put_documents(topic.name, {producers_document(n): text for n, text in some.items()})
+                due = {number: text for number, text in due.items() if number not in some}
+        except StorageFailed as error:
+            self._due[topic.name] = topic.uid, due
+            self._complaints.add(what, error)
+        else:
+            self._complaints.over(what)
+
+    def forget(self, topics: Iterable[TopicName]) -> None:
+        """Let go of topics that are gone."""
+        for name in topics:
+            self._due.pop(name, None)
+
+    @property
+    def topics(self) -> frozenset[TopicName]:
+        """Topics with documents that were refused."""
+        return frozenset(self._due)
+
+
+def _tells_producers(segment: Segment) -> bool:
+    """Whether the record tells more than the lineage document: an empty segment has no producers."""
+    has_records = segment.start_offset != segment.end_offset
+    return not segment.is_open and has_records and bool(segment.sequences or segment.sequences_complete)

@@ -1,0 +1,86 @@
+"""Rule by which wall-clock stamps let go of anything.
+
+Wall clocks jump: a machine boots with the date of an empty battery until NTP steps it, a virtual machine resumes, an
+operator mistypes. Stamps come from several of them. The difference of two stamps therefore deletes, expires or forgets
+nothing by itself. A steady clock, which never jumps and counts the time for which a machine is suspended, has to
+confirm it for the *doubt*: the period for which the thing is kept, at most an hour. Two forms do that:
+
+- :class:`WallWatch` confirms a wall clock. Every reading is compared with the steady clock. The confirmed time is the
+  lowest that all readings of the doubt allow, carried forward steadily. A clock that is ahead for less than the doubt
+  changes nothing, and neither does its return; one that is set back counts at once; a process that has just begun
+  has confirmed nothing and lets go of nothing. In a process that has run for longer, with a clock that never jumped,
+  the confirmed time is the time, and nothing is late. It suits things that one process judges by the thousand.
+- :class:`DueSince` confirms a verdict. A thing is let go of once it was due at every look of the doubt. It suits stamps
+  of other processes, whose clocks were wrong when they made them: those look old from the first moment.
+
+Where a steady clock has seen the whole life of a thing, stamps can only prolong it (``core.files.retention``,
+``core.kafka.committed``). Where something better than clocks is known, they are not consulted at all
+(``core.lineage.elders``).
+"""
+
+from collections.abc import Hashable, Iterable
+from typing import Generic, TypeVar
+
+from seaweedmq.model.config import US_PER_S
+
+CLOCK_DOUBT_S = 3_600.0
+"""Longest doubt. Four times what a machine takes that boots with a wrong clock and waits a quarter of an hour for NTP;
+no shorter than ``producer_idle_s`` may be."""
+
+STEP_US = US_PER_S
+"""Wall-clock advances below this, against the steady clock, are drift: the confirmed time follows in such steps."""
+READINGS_MAX = 64
+"""Steps that a watch remembers. A clock that steps more often is confirmed as of the last one remembered."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+def doubt_s(period_s: float) -> float:
+    """Return for how long a steady clock has to confirm that something which is kept for ``period_s`` is due."""
+    return min(period_s, CLOCK_DOUBT_S)
+
+
+class WallWatch:
+    """A wall clock as far as the steady clock of the same process confirms it."""
+
+    def __init__(self) -> None:
+        self._since: list[tuple[float, int]] = []
+        """(steady seconds, microseconds): no reading since then was lower, as wall clock minus steady clock. Both rise
+        from entry to entry."""
+
+    def note(self, wall_us: int, steady_s: float) -> None:
+        """Take a reading of both clocks. Steady time never falls from one to the next."""
+        ahead_us, since_s = wall_us - round(steady_s * US_PER_S), steady_s
+        while self._since and self._since[-1][1] >= ahead_us:
+            since_s, _ = self._since.pop()
+        is_drift = bool(self._since) and ahead_us - self._since[-1][1] < STEP_US
+        if not is_drift and len(self._since) < READINGS_MAX:
+            self._since.append((since_s, ahead_us))
+        while len(self._since) > 1 and self._since[1][0] <= steady_s - CLOCK_DOUBT_S:
+            del self._since[0]
+
+    def confirmed_us(self, steady_s: float, doubt_s: float) -> int:
+        """Return the wall-clock time that it is at least, microseconds; 0 if the clock was not watched for the doubt.
+
+        Args:
+            steady_s: now; the wall clock was read for :meth:`note` at the same time.
+            doubt_s: at most ``CLOCK_DOUBT_S``.
+        """
+        confirmed = [ahead_us for since_s, ahead_us in self._since if since_s <= steady_s - doubt_s]
+        return max(0, confirmed[-1] + round(steady_s * US_PER_S)) if confirmed else 0
+
+
+class DueSince(Generic[K]):
+    """Things that are due by their stamps, and since when by a steady clock."""
+
+    def __init__(self) -> None:
+        self._since: dict[K, float] = {}
+
+    def confirmed(self, due: Iterable[K], steady_s: float, doubt_s: float) -> list[K]:
+        """Return those that were due at every look of the doubt. What is not due now starts over when it is."""
+        self._since = {key: self._since.get(key, steady_s) for key in due}
+        return [key for key, since_s in self._since.items() if since_s + doubt_s <= steady_s]
+
+    def clear(self) -> None:
+        """Forget all verdicts."""
+        self._since.clear()

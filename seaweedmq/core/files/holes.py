@@ -1,0 +1,86 @@
+"""Explanation of missing records: which offsets of a segment retention or a low watermark removed. Pure.
+
+Retention and low watermarks remove the first records of a segment and no others. So every segment has one offset from
+which each committed record must be in a file, or in its primary's memory; a record that is missing there is lost.
+Retention records on the storage how far it removed a segment (``codec.paths.removed_dir``) before it deletes files, so
+that the explanation outlives the setting.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from seaweedmq.core.files.cover import uncovered
+from seaweedmq.errors import DataLoss
+from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic, TopicName
+
+
+def first_needed(topic: Topic, segment: Segment, files: Iterable[SegmentFile], removed_below: int) -> int:
+    """Return the offset from which every committed record of the segment must be there.
+
+    Args:
+        topic: The topic of the segment, with its low watermarks.
+        segment: The segment; its end bounds the result.
+        files: All files of the segment. Those that begin at its end or above do not count.
+        removed_below: The offset below which retention recorded that it removed the segment's records; 0 for none.
+    """
+    end = segment.end_offset
+    needed = max(segment.start_offset, topic.low_watermark(segment.slots), removed_below)
+    if topic.expires:
+        bases = [f.base_offset for f in files if end is None or f.base_offset < end]
+        # An expiring topic may have been cleaned by a broker that could not record it, as on a full disk.
+        needed = max(needed, min(bases, default=needed if end is None else end))
+    return needed if end is None else min(needed, end)
+
+
+def removed_by(files: Iterable[SegmentFile], expired: Iterable[SegmentFile]) -> Mapping[int, int]:
+    """Return how far the deletion of some tables removes the records of each segment: segment -> offset.
+
+    Args:
+        files: All files of the topic.
+        expired: Those of them that are to be deleted. What another table of the segment holds is not removed, and log
+            files remove nothing: each goes only once tables hold its records (``core.files.retention``).
+    """
+    going = {file.path for file in expired}
+    tables: dict[int, list[SegmentFile]] = {}
+    for file in files:
+        if file.kind is FileKind.TABLE and file.path not in going:
+            tables.setdefault(file.segment, []).append(file)
+    removed: dict[int, int] = {}
+    for file in expired:
+        if file.kind is not FileKind.TABLE or file.end_offset is None:
+            continue
+        for _, end in uncovered(tables.get(file.segment, ()), file.base_offset, file.end_offset):
+            removed[file.segment] = max(end, removed.get(file.segment, 0))
+    return removed
+
+
+def missing_records(topic: Topic, segment: int, start: int, end: int, cut: SegmentFile | None = None) -> DataLoss:
+    """Return the error for committed records ``[start, end)`` of a segment that are in no file.
+
+    Args:
+        cut: The log file that ends where the gap begins, if there is one: it may have been cut.
+    """
+    where = "" if cut is None else f"; {cut.path} ends before them, it may be cut"
+    return DataLoss(f"{loss_text(topic, segment, start, end)}{where}: {REMEDY}", start, end)
+
+
+REMEDY = (
+    'restore the missing log files or tables from a copy, or continue behind them: on_missing="skip", failOnDataLoss='
+    "false in Spark, a seek or DeleteRecords in Kafka"
+)
+
+
+def loss_text(topic: Topic, segment: int, start: int, end: int) -> str:
+    """Return the words for a gap: what is missing, and why nothing explains it."""
+    retention = (
+        "its retention removes only the first records of a segment" if topic.expires else "the topic has no retention"
+    )
+    return (
+        f"{_name(topic.name, segment)}: records of offsets [{start}, {end}) are missing: no file holds them, "
+        f"{retention}, and no low watermark is above them"
+    )
+
+
+def _name(topic: TopicName, segment: int) -> str:
+    return f"{topic}#{segment}"

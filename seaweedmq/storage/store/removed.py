@@ -1,0 +1,79 @@
+"""Records of what retention removed, as empty files of a mounted directory.
+
+Each record is a file of its own, so two brokers that both take themselves for the maintainer of a topic lose nothing:
+the highest offset of a segment holds. The record before it stays, because a listing may miss a name that changes
+meanwhile. The one before that is renamed to the next, which needs neither an inode nor space: retention has to work on
+a full disk.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from seaweedmq.codec.paths import RemovedMark, parse_removed_mark, removed_dir
+from seaweedmq.model.id_ranges import IdRanges
+from seaweedmq.model.topic import TopicName
+from seaweedmq.storage.store import file_io
+
+
+def record_removed(root: Path, topic: TopicName, uid: int, removed: Mapping[int, int], *, beside: str = "") -> None:
+    """Record durably the offset below which the records of each segment are removed.
+
+    ``beside``: see ``file_io.make_directories``.
+
+    Raises:
+        OSError: If the directory refuses.
+    """
+    known: dict[int, list[tuple[int, Path]]] = {}
+    for mark, path in _marks(root, topic):
+        if mark.uid == uid:
+            known.setdefault(mark.segment, []).append((mark.offset, path))
+    rising = {s: offset for s, offset in removed.items() if offset > max(known.get(s, ()), default=(0,))[0]}
+    if not rising:
+        return
+    directory = file_io.make_directories(root, removed_dir(topic), beside=beside)
+    for segment, offset in rising.items():
+        raised = directory / RemovedMark(segment, offset, uid).file_name
+        lower = [path for _, path in sorted(known.get(segment, ()))]
+        _put(raised, lower[0] if len(lower) > 1 else None)
+        for path in lower[1:-1]:  # of two brokers
+            path.unlink(missing_ok=True)
+    file_io.sync_directories(root, directory)
+
+
+def _put(raised: Path, oldest: Path | None) -> None:
+    """Rename the oldest record of a segment to the raised one; create that if there is none."""
+    with contextlib.suppress(FileNotFoundError):  # another broker was faster
+        if oldest is not None:
+            oldest.rename(raised)
+            return
+    raised.touch()
+
+
+def scan_removed(root: Path, topic: TopicName, uid: int) -> dict[int, int]:
+    """Return the highest recorded offset of each segment of the topic with this uid.
+
+    Raises:
+        OSError: If the directory refuses.
+    """
+    removed: dict[int, int] = {}
+    for mark, _ in _marks(root, topic):
+        if mark.uid == uid:
+            removed[mark.segment] = max(mark.offset, removed.get(mark.segment, 0))
+    return removed
+
+
+def sweep_removed(root: Path, topic: TopicName, pruned: IdRanges) -> None:
+    """Delete the records of pruned segments, which no reader finds any longer."""
+    for mark, path in _marks(root, topic) if pruned else ():
+        if mark.segment in pruned:
+            path.unlink(missing_ok=True)
+
+
+def _marks(root: Path, topic: TopicName) -> Iterator[tuple[RemovedMark, Path]]:
+    with contextlib.suppress(FileNotFoundError), os.scandir(root / removed_dir(topic)) as entries:
+        for entry in entries:
+            mark = parse_removed_mark(entry.name)
+            if mark is not None:
+                yield mark, Path(entry.path)

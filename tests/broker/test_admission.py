@@ -1,0 +1,299 @@
+"""Brokers whose etcd and storage do not belong together, at their start and while they run."""
+
+import asyncio
+import contextlib
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from seaweedmq.broker.admission import STORAGE
+from seaweedmq.codec import keys
+from seaweedmq.codec.cluster import identity_from_json, identity_to_json, marker_from_document
+from seaweedmq.codec.paths import CLUSTER_DOCUMENT
+from seaweedmq.coordination.memory import Backup
+from seaweedmq.errors import Unavailable
+from seaweedmq.model.calls import CreateTopic, DescribeTopic, ListTopics, SealSegment
+from seaweedmq.model.cluster import ClusterIdentity, StorageMarker
+from seaweedmq.model.files import FileKind
+from seaweedmq.model.segment import SegmentId
+from seaweedmq.model.topic import TopicName, TopicSpec
+from seaweedmq.ports import Delete, Put
+from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp
+from tests.broker.bed import NAME, Bed, Faults, Host, story, values
+from tests.broker.upkeep.test_maintenance import QUICK
+
+OTHER = TopicName("test", "other")
+MARKER_KEPT_S = 3.0
+"""A little longer than the leader takes to raise the marker."""
+DISCOVERED_S = 3.0
+"""A little longer than a broker takes to find out that its etcd is another one."""
+
+
+def marker(bed: Bed) -> StorageMarker:
+    return marker_from_document(bytes(bed.store.files[CLUSTER_DOCUMENT].data))
+
+
+def identity(bed: Bed) -> ClusterIdentity:
+    entry = bed.etcd.server.get(keys.CLUSTER)
+    assert entry is not None
+    return identity_from_json(entry.value)
+
+
+def begin(bed: Bed, store: MemorySegmentStore | None = None) -> tuple[Host, "asyncio.Task[Any]"]:
+    """A broker whose start is under way."""
+    host = bed.host(store=store)
+    return host, bed.network.spawn(host.owner, host.broker.start())
+
+
+async def serves(host: Host) -> None:
+    """Return once the broker answers."""
+    async with asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(Unavailable):
+                await host.api.call(ListTopics())
+                return
+            await asyncio.sleep(0.1)
+
+
+async def refusal(host: Host) -> str:
+    with pytest.raises(Unavailable) as caught:
+        await host.api.call(ListTopics())
+    return str(caught.value)
+
+
+@story
+async def test_a_new_cluster_marks_its_etcd_and_its_storage(bed: Bed) -> None:
+    await bed.cluster(3)
+    assert identity(bed) == marker(bed).identity
+    await bed.topic(bed.leader())
+    await asyncio.sleep(MARKER_KEPT_S)
+    seen = bed.etcd.server.get(keys.CLUSTER_SEEN)
+    assert seen is not None
+    assert marker(bed).etcd_revision == seen.mod_revision == bed.etcd.server.revision
+
+
+@story
+async def test_the_data_of_an_older_build_is_adopted(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    await (await host.publisher()).store(frames=3)
+    await host.stop()
+    del bed.store.files[CLUSTER_DOCUMENT]
+    bed.etcd.server.transact([], [Delete(keys.CLUSTER)])
+    host = await bed.start()
+    assert identity(bed) == marker(bed).identity
+    reader = await host.subscriber()
+    assert await reader.until(3) == values(1, 3)
+
+
+@story
+async def test_a_creation_that_was_interrupted_is_completed(bed: Bed) -> None:
+    await bed.store.create_marker(StorageMarker(cluster_id="c-half", format=1, generation=0, etcd_revision=1))
+    await bed.cluster(1)
+    assert identity(bed).cluster_id == "c-half"
+
+
+@story
+async def test_a_broker_whose_storage_is_not_mounted_waits_for_it(bed: Bed) -> None:
+    first, second = await bed.cluster(2)
+    await bed.topic(first)
+    away = MemorySegmentStore(bed.wall_us)
+    third, starting = begin(bed, away)
+    await asyncio.sleep(10)
+    assert "storage memory has no cluster.json, and etcd has a cluster" in await refusal(third)
+    stream = third.publish_stream()
+    assert "does not serve" in str(await stream.failure())
+    assert not starting.done()
+    assert len(first.inspect.view.brokers) == 2, "it is not registered"
+    assert not away.files, "nothing is created in the folder beneath the mount"
+    away.files = bed.store.files
+    await starting
+    await bed.until(lambda: len(second.inspect.view.brokers) == 3)
+    assert await third.api.call(ListTopics())
+
+
+@story
+async def test_a_broker_with_the_storage_of_another_cluster_serves_nothing_and_does_not_end(bed: Bed) -> None:
+    (first,) = await bed.cluster(1)
+    other = MemorySegmentStore(bed.wall_us)
+    await other.create_marker(StorageMarker(cluster_id="c-other", format=1, generation=0, etcd_revision=1))
+    files = dict(other.files)
+    host, starting = begin(bed, other)
+    await asyncio.sleep(20)
+    reason = await refusal(host)
+    assert f"storage memory belongs to cluster c-other, and etcd to cluster {identity(bed).cluster_id}" in reason
+    assert "correct --storage or --etcd" in reason
+    assert not starting.done()
+    assert not host.broker.readiness.is_ready
+    assert len(first.inspect.view.brokers) == 1, "it is not registered"
+    assert other.files == files
+    other.files = bed.store.files
+    await starting
+    assert host.broker.readiness.is_ready
+
+
+@story
+async def test_a_broker_that_starts_while_the_leader_raises_the_marker_is_admitted(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    (first,) = await bed.cluster(1)
+    faults = Faults()
+    third, starting = begin(bed, MemorySegmentStore(bed.wall_us, faults, files=bed.store.files))
+    held = faults.hold(StorageOp.MARKER)
+    before = marker(bed).etcd_revision
+    await bed.topic(first)
+    await bed.until(lambda: marker(bed).etcd_revision > before)
+    held.set()
+    await starting
+    assert await third.api.call(ListTopics())
+    assert not [record for record in caplog.records if "refused" in record.getMessage()]
+
+
+@story
+@pytest.mark.parametrize("words", ["etcd is empty", "restored from an older backup"])
+async def test_a_broker_waits_until_etcd_is_recovered(bed: Bed, words: str) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    backup = Backup() if words == "etcd is empty" else bed.etcd.server.save()
+    await bed.topic(host, OTHER)
+    await (await host.publisher()).store(frames=3)
+    await asyncio.sleep(MARKER_KEPT_S)
+    await host.stop()
+    whole = bed.etcd.server.save()
+    bed.etcd.run(bed.etcd.server.restore, backup)
+    files = set(bed.store.files)
+    host, starting = begin(bed)
+    await asyncio.sleep(20)
+    reason = await refusal(host)
+    assert words in reason
+    assert "`seaweedmq cluster recover --storage memory --etcd ENDPOINTS`" in reason
+    with pytest.raises(Unavailable, match=words):
+        await host.api.call(CreateTopic(TopicSpec(name=TopicName("test", "third"))))
+    assert not starting.done()
+    assert set(bed.store.files) == files
+    bed.etcd.run(bed.etcd.server.restore, whole)
+    await starting
+    reader = await host.subscriber()
+    assert await reader.until(3) == values(1, 3)
+
+
+@story
+@pytest.mark.parametrize("is_empty", [True, False])
+async def test_an_etcd_that_goes_back_halts_the_brokers_that_run(bed: Bed, is_empty: bool) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0])
+    backup = Backup() if is_empty else bed.etcd.server.save()
+    await hosts[0].api.call(SealSegment(NAME, 0))
+    primary = await bed.primary(hosts[0], segment=1)
+    publisher = await primary.publisher(segment=1)
+    await publisher.store(frames=3)
+    await asyncio.sleep(MARKER_KEPT_S)
+    whole = bed.etcd.server.save()
+    bed.etcd.run(bed.etcd.server.restore, backup)
+    await asyncio.sleep(DISCOVERED_S)
+    assert await publisher.stream.failure() is not None
+    for host in hosts:
+        assert "does not serve" in await refusal(host)
+        assert not host.has_failed
+        assert not host.inspect.segments
+    before = {file.path for segment in (0, 1) for file in bed.files(FileKind.LOG, segment=segment)}
+    await asyncio.sleep(30)
+    after = {file.path for segment in (0, 1) for file in bed.files(FileKind.LOG, segment=segment)}
+    assert after == before
+    bed.etcd.run(bed.etcd.server.restore, whole)
+    for host in hosts:
+        await serves(host)
+    await bed.until(lambda: not hosts[0].inspect.view.open_of(NAME).get(1))
+    description = await hosts[0].api.call(DescribeTopic(NAME))
+    assert [s.end_offset for s in description.segments if s.id == 1] == [3]
+
+
+@story
+async def test_an_etcd_of_another_cluster_halts_a_broker_that_runs(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    mine = identity(bed)
+    put_identity(bed, ClusterIdentity(cluster_id="c-other", generation=0))
+    await asyncio.sleep(DISCOVERED_S)
+    assert "c-other" in await refusal(host)
+    put_identity(bed, mine)
+    await serves(host)
+
+
+@story
+async def test_a_recovery_under_running_brokers_is_followed(bed: Bed) -> None:
+    """A recovery writes the same metadata, at other revisions, into an etcd that has a higher generation."""
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    await (await host.publisher()).store(frames=3)
+    await asyncio.sleep(MARKER_KEPT_S)
+    mine = identity(bed)
+    kept = [entry for entry in bed.etcd.server.list(keys.ROOT).entries if not entry.lease]
+    bed.etcd.run(bed.etcd.server.restore, Backup())
+    await asyncio.sleep(DISCOVERED_S)
+    for entry in kept:
+        if entry.key != keys.CLUSTER:
+            bed.etcd.server.transact([], [Put(entry.key, entry.value)])
+    put_identity(bed, ClusterIdentity(cluster_id=mine.cluster_id, generation=1))
+    await serves(host)
+    await bed.until(lambda: host.inspect.view.open_of(NAME).get(1))
+    await asyncio.sleep(MARKER_KEPT_S)
+    assert marker(bed).position == (1, bed.etcd.server.revision)
+    reader = await host.subscriber()
+    assert await reader.until(3) == values(1, 3)
+
+
+def put_identity(bed: Bed, found: ClusterIdentity) -> None:
+    bed.etcd.server.transact([], [Put(keys.CLUSTER, identity_to_json(found))])
+
+
+@story
+async def test_a_storage_that_loses_its_marker_takes_nothing_until_it_is_back(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0])
+    primary = await bed.primary(hosts[0])
+    publisher = await primary.publisher()
+    await publisher.store(frames=3)
+    for host in hosts:
+        host.broker.watch_storage()
+    mounted = dict(bed.store.files)
+    bed.store.files.clear()
+    await publisher.send()
+    await asyncio.sleep(60)
+    assert not publisher.stream.replies, "nothing is acknowledged"
+    assert not bed.store.files, "nothing is created beneath the mount"
+    for host in hosts:
+        assert "has no cluster.json, so it is not mounted" in host.broker.readiness.reasons[STORAGE]
+        assert not host.has_failed
+    bed.store.files.update(mounted)
+    await asyncio.sleep(10)
+    assert all(host.broker.readiness.is_ready for host in hosts)
+    again = await primary.publisher()
+    assert again.ready.next_sequence == 4, "what was sent meanwhile is written once the storage is back"
+    await again.store()
+    reader = await primary.subscriber()
+    assert await reader.until(5) == values(1, 5)
+
+
+@story
+async def test_a_storage_that_is_away_for_long_is_not_taken_for_one_that_retention_has_emptied(bed: Bed) -> None:
+    settings = replace(QUICK, segment_retention_s=15.0, cache_age_s=5.0)
+    hosts = await bed.cluster(2, settings)
+    await bed.topic(hosts[0], retention_s=7 * 86_400.0)
+    publisher = await (await bed.primary(hosts[0])).publisher()
+    await publisher.store(frames=5)
+    await hosts[0].api.call(SealSegment(NAME, 0))
+    await bed.until(lambda: bed.files(FileKind.TABLE))
+    await asyncio.sleep(2 * settings.segment_retention_s)
+    mounted, bed.store.files = bed.store.files, {}
+    await hosts[0].api.call(SealSegment(NAME, 1))
+    await asyncio.sleep(5 * settings.segment_retention_s)
+    assert not bed.store.files, "nothing is created beneath the mount"
+    tables = [path for path in mounted if "/table/" in path]
+    bed.store.files = mounted
+    await asyncio.sleep(settings.segment_retention_s)
+    assert tables == [path for path in bed.store.files if "/table/" in path]
+    assert hosts[0].inspect.view.segment(SegmentId(NAME, 0)) is not None, "the segment is not pruned"
+    reader = await hosts[0].subscriber()
+    assert await reader.until(5) == values(1, 5)

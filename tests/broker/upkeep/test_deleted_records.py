@@ -1,0 +1,114 @@
+"""Tables that hold deleted and living records lose the deleted ones, once for each step of the low watermark."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from seaweedmq.broker.upkeep import deleted_records
+from seaweedmq.errors import Corrupt, StorageFailed, Unavailable
+from seaweedmq.model.calls import RaiseLowWatermark
+from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
+from tests.broker.bed import CONFIG, NAME, Bed, Host, story, values
+
+BRIEF = replace(CONFIG, partition_roll_age_s=20.0, log_grace_s=20.0, maintenance_interval_s=1.0)
+REWRITTEN_S = 200.0
+"""A log is rolled and becomes a table; its grace period passes, then that of the low watermark."""
+
+
+def tables(bed: Bed) -> list[tuple[int, int | None]]:
+    return [(file.base_offset, file.end_offset) for file in bed.files(FileKind.TABLE)]
+
+
+async def partition(bed: Bed, records: int = 20) -> Host:
+    (host,) = await bed.cluster(1, BRIEF)
+    await bed.topic(host, partitions=1)
+    publisher = await host.publisher()
+    await publisher.store(frames=records)
+    await publisher.stream.close()
+    return host
+
+
+@pytest.fixture
+def rewrites(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Low watermarks of the rewrites that brokers asked for."""
+    asked: list[int] = []
+    compact = MemoryTableConverter.compact
+
+    async def noted(
+        converter: Any, topic: Any, tables: Sequence[SegmentFile], *, low_watermark: int = 0
+    ) -> list[SegmentFile]:
+        asked.append(low_watermark)
+        return await compact(converter, topic, tables, low_watermark=low_watermark)
+
+    monkeypatch.setattr(MemoryTableConverter, "compact", noted)
+    return asked
+
+
+@story
+async def test_deleted_records_leave_the_table_of_an_idle_segment_once(bed: Bed, rewrites: list[int]) -> None:
+    host = await partition(bed)
+    await host.api.call(RaiseLowWatermark(NAME, {0: 7}))
+    await asyncio.sleep(REWRITTEN_S)
+    assert tables(bed) == [(7, 20)]
+    assert not any(b"1:6" in bytes(file.data) for file in bed.store.files.values())
+    await asyncio.sleep(REWRITTEN_S)
+    assert rewrites == [7], "once"
+    assert await (await host.subscriber()).until(13) == values(1, 13, 7)
+
+
+@story
+async def test_many_steps_of_the_low_watermark_cost_a_rewrite_each_grace_period(bed: Bed, rewrites: list[int]) -> None:
+    host = await partition(bed)
+    await asyncio.sleep(REWRITTEN_S)
+    for before in range(1, 16):
+        await host.api.call(RaiseLowWatermark(NAME, {0: before}))
+        await asyncio.sleep(4)
+    assert 1 <= len(rewrites) <= 3
+    await asyncio.sleep(60)
+    assert tables(bed) == [(15, 20)]
+    assert await (await host.subscriber()).until(5) == values(1, 5, 15)
+
+
+@pytest.mark.parametrize("error", [Unavailable("another one"), StorageFailed("full"), Corrupt("damaged")])
+@story
+async def test_a_rewrite_that_fails_leaves_the_table_and_is_made_later(bed: Bed, error: Exception) -> None:
+    failing = True
+    compact = MemoryTableConverter.compact
+
+    async def refuse(converter: Any, *args: Any, **more: Any) -> list[SegmentFile]:
+        if failing:
+            raise error
+        return await compact(converter, *args, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deleted_records, "DAMAGED_PAUSE_S", 200.0)
+        patch.setattr(MemoryTableConverter, "compact", refuse)
+        host = await partition(bed)
+        await host.api.call(RaiseLowWatermark(NAME, {0: 7}))
+        await asyncio.sleep(REWRITTEN_S)
+        assert tables(bed) == [(0, 20)]
+        assert await (await host.subscriber()).until(13) == values(1, 13, 7)
+        failing = False
+        await asyncio.sleep(300)
+        assert tables(bed) == [(7, 20)]
+
+
+@story
+async def test_an_original_that_a_killed_process_left_goes(bed: Bed) -> None:
+    host = await partition(bed)
+    await host.api.call(RaiseLowWatermark(NAME, {0: 7}))
+    original: dict[str, Any] = {}
+
+    def keep() -> bool:
+        original.update({f.path: bed.store.files[f.path] for f in bed.files(FileKind.TABLE) if f.base_offset == 0})
+        return tables(bed) == [(7, 20)]
+
+    await bed.until(keep, 400)
+    bed.store.files.update(original)
+    await asyncio.sleep(REWRITTEN_S)
+    assert tables(bed) == [(7, 20)]
+    assert await (await host.subscriber()).until(13) == values(1, 13, 7)

@@ -1,0 +1,88 @@
+"""A storage on a mount that can be taken away, returned, made read-only and filled.
+
+The storage is a bind mount of a tmpfs. Both lie below a shared mount, so that brokers in namespaces of their own see
+each change: ``ip netns exec`` gives its process a copy of all mounts, which receives what happens to shared ones.
+"""
+
+import contextlib
+import subprocess
+from pathlib import Path
+
+from tests.faults.machines.network import Unsupported
+
+
+class StorageMount:
+    """A file system of its own for the storage. Blocking; each call takes milliseconds."""
+
+    def __init__(self, directory: Path, size_mib: int) -> None:
+        self._root = directory / "mounts"
+        self._disk = self._root / "disk"
+        self._size_mib = size_mib
+        self.path = self._root / "storage"
+        """The folder in which brokers find the storage."""
+
+    def create(self) -> None:
+        """Mount all of it.
+
+        Raises:
+            Unsupported: If this machine does not allow mounts.
+        """
+        self._root.mkdir(parents=True, exist_ok=True)
+        _mount("--bind", str(self._root), str(self._root))
+        try:
+            _mount("--make-shared", str(self._root))
+            self._disk.mkdir()
+            self.path.mkdir()
+            _mount("-t", "tmpfs", "-o", f"size={self._size_mib}m", "tmpfs", str(self._disk))
+            self.mount()
+        except Unsupported:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Take all mounts away."""
+        self.unmount()
+        for place in (self._disk, self._root):
+            subprocess.run(["umount", "--lazy", str(place)], capture_output=True, check=False)
+
+    @property
+    def is_mounted(self) -> bool:
+        """Whether something is mounted where brokers look."""
+        return self.path.is_mount()
+
+    def mount(self) -> None:
+        """Make the storage appear."""
+        _mount("--bind", str(self._disk), str(self.path))
+
+    def mount_read_only(self) -> None:
+        """Make the storage appear, and refuse all changes. Files that were opened through another mount stay writable.
+
+        A bind mount takes its flags from its source, and hands them on to copies; changed flags reach no copy.
+        """
+        source = self._root / "read-only"
+        source.mkdir(exist_ok=True)
+        _mount("--bind", str(self._disk), str(source))
+        try:
+            _mount("-o", "remount,bind,ro", str(source))
+            _mount("--bind", str(source), str(self.path))
+        finally:
+            subprocess.run(["umount", "--lazy", str(source)], capture_output=True, check=False)
+
+    def unmount(self) -> None:
+        """Make the storage vanish, with files open; the empty folder beneath is left."""
+        while self.is_mounted:
+            subprocess.run(["umount", "--lazy", str(self.path)], capture_output=True, check=True)
+
+    def beneath(self) -> list[str]:
+        """List and remove files in the folder beneath the mount. Requires that nothing is mounted."""
+        found = sorted(path for path in self.path.rglob("*") if not path.is_dir())
+        for path in found:
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+        return [str(path.relative_to(self.path)) for path in found]
+
+
+def _mount(*arguments: str) -> None:
+    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Unsupported(f"`mount {' '.join(arguments)}` is refused: {done.stderr.strip()}")

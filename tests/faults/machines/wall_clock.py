@@ -1,0 +1,56 @@
+"""Wall clocks of brokers that can be stepped, by libfaketime (Debian's package of that name).
+
+The library replaces the wall clock of a process by one that is ahead by what a file says. Steady clocks, file times and
+timeouts stay those of the machine. It slows a broker down, so that a cluster has one with it, and version 0.9.10 lets
+``time.sleep`` fail with EINVAL: in a broker only retries of the table worker call it, and these are repeated later.
+"""
+
+import sys
+from pathlib import Path
+
+from tests.faults.machines.network import Unsupported
+
+LIBRARIES = tuple(
+    Path(folder) / "faketime" / "libfaketime.so.1"
+    for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
+)
+SEEN_WITHIN_S = 1
+"""A step is seen by every process within this time; reading the file at each call would be slow."""
+
+
+def library() -> Path:
+    """Find libfaketime.
+
+    Raises:
+        Unsupported: If it is not installed.
+    """
+    found = next((path for path in LIBRARIES if path.is_file()), None)
+    if found is None or sys.platform != "linux":
+        raise Unsupported("clocks are stepped by libfaketime: apt-get install libfaketime")
+    return found
+
+
+class WallClock:
+    """The wall clock of one broker's processes."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.step(0.0)
+
+    def environment(self) -> dict[str, str]:
+        """Environment variables of a process with this clock."""
+        return {
+            "LD_PRELOAD": str(library()),
+            "FAKETIME_TIMESTAMP_FILE": str(self._file),
+            "FAKETIME_CACHE_DURATION": str(SEEN_WITHIN_S),
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "DONT_FAKE_MONOTONIC": "1",
+            "FAKETIME_DONT_RESET": "1",
+            "NO_FAKE_STAT": "1",
+        }
+
+    def step(self, ahead_s: float) -> None:
+        """Set the clock so far ahead of the machine's; below 0: behind."""
+        aside = self._file.with_suffix(".new")
+        aside.write_text(f"{ahead_s:+.3f}\n")
+        aside.replace(self._file)
