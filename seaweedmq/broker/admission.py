@@ -1,5 +1,7 @@
 """Admission of a broker to its cluster: a broker serves nothing before etcd and storage prove to belong together.
 
+Nor before the storage takes a file, or is full: on a full one it serves what is there, and its retention makes room.
+
 ``core.identity`` decides. A refused broker answers every call with the reason and its remedy, reports NOT_SERVING, and
 decides again until an operator has mended the cause; its process never ends for that. The mirror of the metadata asks
 before it applies a listing, so an etcd that is lost or restored while the broker runs halts the broker likewise.
@@ -14,7 +16,7 @@ from seaweedmq.broker.readiness import Readiness
 from seaweedmq.codec import keys
 from seaweedmq.codec.cluster import identity_from_json, identity_to_json
 from seaweedmq.core.identity import Create, Decision, EtcdState, Join, Refuse, StorageState, decide
-from seaweedmq.errors import Corrupt, SeaweedMQError, StorageFailed, Unavailable, Unsupported
+from seaweedmq.errors import Corrupt, SeaweedMQError, StorageFailed, StorageFull, Unavailable, Unsupported
 from seaweedmq.model.cluster import ClusterIdentity
 from seaweedmq.ports import Compare, MetaStore, Put, SegmentStore, Snapshot
 from seaweedmq.runtime.retrying import backoff, retrying
@@ -32,8 +34,8 @@ CLUSTER_ID_BITS = 64
 
 
 class NotAdmitted(Unavailable):
-    """The broker's etcd and storage do not belong together, or etcd has to be recovered. The message has the remedy;
-    the broker resumes by itself."""
+    """The broker's etcd and storage do not belong together, etcd has to be recovered, or the storage cannot be written.
+    The message has the remedy; the broker resumes by itself."""
 
 
 class Admission:
@@ -175,13 +177,26 @@ class Admission:
 
     async def _join(self, identity: ClusterIdentity) -> None:
         is_new = self._identity is None
-        self._identity = identity
         self._store.bind(identity.cluster_id)
+        if is_new:
+            await self._check_storage()
+        self._identity = identity
         if is_new:
             log.info("cluster joined: %s, generation %d", identity.cluster_id, identity.generation)
         elif self._refusal:
             log.info("cluster joined again: %s, generation %d", identity.cluster_id, identity.generation)
         self._readiness.allow(CLUSTER)
+
+    async def _check_storage(self) -> None:
+        """Refuse to serve as long as the storage takes no file, for another reason than lack of space: a machine that
+        boots may mount it for writing later. A broker that serves already goes on with what does not write."""
+        try:
+            await self._store.check()
+        except StorageFull as error:
+            log.error("storage full: reads and retention continue, publishers wait: %s", error)
+        except StorageFailed as error:
+            self._refuse(str(error))
+            self.check()
 
     async def _create(self, decision: Create) -> None:
         cluster_id, generation = decision.cluster_id, decision.generation

@@ -27,7 +27,6 @@ from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.broker.serve.start_offsets import StartOffsets
 from seaweedmq.broker.serve.subscribe import SubscribeService
 from seaweedmq.broker.serve.tail import Tails
-from seaweedmq.broker.storage_check import check_storage
 from seaweedmq.broker.term import Term, TermParts, make_term
 from seaweedmq.coordination.observed import ObservedMetaStore
 from seaweedmq.coordination.session import Session
@@ -103,10 +102,11 @@ class Broker:
             address=address,
             timeout_s=config.rpc_timeout_s,
         )
+        clock = ConfirmedClock(env)
         self._term_parts = TermParts(
             config=config,
             env=env,
-            clock=ConfirmedClock(env),
+            clock=clock,
             view=self._view,
             meta=meta,
             store=store,
@@ -160,6 +160,7 @@ class Broker:
         self.local = LocalBroker(
             config=config,
             env=env,
+            clock=clock,
             view=self._view,
             meta=meta,
             store=store,
@@ -195,16 +196,15 @@ class Broker:
         return self._supervisor.failed
 
     async def start(self) -> None:
-        """Wait until etcd and storage belong together, check the storage, register as soon as etcd takes it, and serve
-        what is assigned.
+        """Wait until etcd and storage belong together and the storage can be written, register as soon as etcd takes
+        it, and serve what is assigned.
 
         Raises:
-            StorageFailed: the storage cannot be written, for another reason than lack of space.
+            StorageFailed: the storage cannot be read, or takes no marker of a new cluster.
             AlreadyExists: another broker holds the address.
         """
         self._supervisor.spawn(self._etcd.run(), "etcd probes")
         await self._admission.admit_first()
-        await check_storage(self._store)
         self._supervisor.spawn(
             follow_lease(self.readiness, self._session, self._moved, lambda: self._etcd.trouble), "readiness"
         )

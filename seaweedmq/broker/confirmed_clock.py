@@ -26,6 +26,10 @@ class ConfirmedClock:
         """Return the wall-clock time before which a stamp is confirmed to be ``period_s`` old; negative: none is."""
         return self.confirmed_us(period_s) - int(period_s * US_PER_S)
 
+    def span_us(self) -> tuple[int, int]:
+        """Return the earliest and the latest wall-clock time that it may be, as this process has read it."""
+        return self._watch.span_us(self.read())
+
     def confirmed_us(self, period_s: float) -> int:
         """Return the wall-clock time that it is at least, for things that are kept for ``period_s``."""
         return self._watch.confirmed_us(self.read(), doubt_s(period_s))

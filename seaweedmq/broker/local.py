@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.memory.shares import KafkaMemory
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.broker.serve.appender import Appender
@@ -222,6 +223,7 @@ class LocalBroker:
         *,
         config: BrokerConfig,
         env: Environment,
+        clock: ConfirmedClock,
         view: ClusterView,
         meta: MetaStore,
         store: SegmentStore,
@@ -238,6 +240,7 @@ class LocalBroker:
     ) -> None:
         self.config = config
         self.env = env
+        self.clock = clock
         self.view = view
         self.meta = meta
         self.store = store

@@ -47,6 +47,9 @@ class WallWatch:
         self._since: list[tuple[float, int]] = []
         """(steady seconds, microseconds): no reading since then was lower, as wall clock minus steady clock. Both rise
         from entry to entry."""
+        self._until: list[tuple[float, int]] = []
+        """(steady seconds, microseconds): no reading was higher since the entry before, the last one that was as high
+        is of then. The former rise, the latter fall."""
 
     def note(self, wall_us: int, steady_s: float) -> None:
         """Take a reading of both clocks. Steady time never falls from one to the next."""
@@ -58,6 +61,12 @@ class WallWatch:
             self._since.append((since_s, ahead_us))
         while len(self._since) > 1 and self._since[1][0] <= steady_s - CLOCK_DOUBT_S:
             del self._since[0]
+        highest_us = ahead_us
+        while self._until and (self._until[-1][1] < ahead_us + STEP_US or len(self._until) == READINGS_MAX):
+            highest_us = max(highest_us, self._until.pop()[1])
+        self._until.append((steady_s, highest_us))
+        while self._until[0][0] < steady_s - CLOCK_DOUBT_S:
+            del self._until[0]
 
     def confirmed_us(self, steady_s: float, doubt_s: float) -> int:
         """Return the wall-clock time that it is at least, microseconds; 0 if the clock was not watched for the doubt.
@@ -68,6 +77,16 @@ class WallWatch:
         """
         confirmed = [ahead_us for since_s, ahead_us in self._since if since_s <= steady_s - doubt_s]
         return max(0, confirmed[-1] + round(steady_s * US_PER_S)) if confirmed else 0
+
+    def span_us(self, steady_s: float) -> tuple[int, int]:
+        """Return the earliest and the latest wall-clock time that it may be, microseconds: the lowest and the highest
+        reading of the longest doubt, carried forward steadily. What only one of them refuses may be right.
+
+        Args:
+            steady_s: now; the wall clock was read for :meth:`note` at the same time.
+        """
+        steady_us = round(steady_s * US_PER_S)
+        return self._since[0][1] + steady_us, self._until[0][1] + steady_us
 
 
 class DueSince(Generic[K]):

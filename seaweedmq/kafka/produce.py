@@ -175,7 +175,7 @@ class ProduceRoom:
             append_time_ms = self._local.env.wall_us() // 1000
             data, checked = with_append_time(data, checked, append_time_ms)
         else:
-            _check_times(checked, settings, self._local.env.wall_us() // 1000)
+            _check_times(checked, settings, self._local.clock.span_us())
         ack = await partition.append(frame_of_batch(data, partition.partition, checked), may_begin=may_begin)
         return _Appended(index, topic, partition, ack, append_time_ms)
 
@@ -230,15 +230,23 @@ def _behind(error: SeaweedMQError) -> SeaweedMQError:
     return error
 
 
-def _check_times(checked: CheckedBatch, settings: TopicSettings, now_ms: int) -> None:
-    """Raise BatchRefused if a record's time is too far from the broker's. -1 is no time."""
+def _check_times(checked: CheckedBatch, settings: TopicSettings, span_us: tuple[int, int]) -> None:
+    """Raise BatchRefused if a record's time is too far from the broker's. -1 is no time.
+
+    A client does not send again what is refused so, and librdkafka stores twice what it had under way behind it. So a
+    clock that has just been set refuses nothing that it would have taken before (``core.clock_doubt``).
+
+    Args:
+        span_us: the earliest and the latest time that it may be.
+    """
     lowest_ms, highest_ms = checked.timestamp_min_us // 1000, checked.timestamp_max_us // 1000
-    if highest_ms - now_ms > settings.ahead_max_ms or (
-        lowest_ms != NO_TIME and now_ms - lowest_ms > settings.behind_max_ms
+    earliest_ms, latest_ms = (us // 1000 for us in span_us)
+    if highest_ms - latest_ms > settings.ahead_max_ms or (
+        lowest_ms != NO_TIME and earliest_ms - lowest_ms > settings.behind_max_ms
     ):
         raise BatchRefused(
             Refusal.INVALID_TIMESTAMP,
-            f"times from {lowest_ms} to {highest_ms} ms, and it is {now_ms}: the topic takes those up to "
+            f"times from {lowest_ms} to {highest_ms} ms, and it is {latest_ms}: the topic takes those up to "
             f"{settings.ahead_max_ms} ms ahead (message.timestamp.after.max.ms) and {settings.behind_max_ms} behind",
         )
 

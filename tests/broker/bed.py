@@ -70,7 +70,7 @@ def story(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     @functools.wraps(test)
     def run(**parameters: Any) -> None:
         with deterministic():
-            loop = SimLoop(time_s_max=3_000, steps_max=3_000_000)
+            loop = SimLoop(time_s_max=4_000, steps_max=3_000_000)
             bed = Bed(loop)
             try:
                 loop.run_until_complete(_run(test, bed, parameters))

@@ -297,3 +297,18 @@ async def test_a_storage_that_is_away_for_long_is_not_taken_for_one_that_retenti
     assert hosts[0].inspect.view.segment(SegmentId(NAME, 0)) is not None, "the segment is not pruned"
     reader = await hosts[0].subscriber()
     assert await reader.until(5) == values(1, 5)
+
+
+@story
+async def test_a_broker_that_starts_while_the_storage_is_read_only_says_so_and_serves_once_it_is_not(bed: Bed) -> None:
+    (first,) = await bed.cluster(1)
+    await bed.topic(first)
+    faults = Faults()
+    faults.failing[StorageOp.CHECK] = "Read-only file system"
+    host, starting = begin(bed, MemorySegmentStore(bed.wall_us, faults, files=bed.store.files))
+    await asyncio.sleep(60)
+    assert not starting.done()
+    assert "Read-only file system" in await refusal(host)
+    faults.failing.clear()
+    await starting
+    await serves(host)

@@ -97,6 +97,34 @@ def test_a_clock_that_never_rests_costs_a_bounded_memory() -> None:
     assert watch.confirmed_us(9_999.0, CLOCK_DOUBT_S) > T0_US + 9_999 * US_PER_S
 
 
+@given(wrong=steps, begins_s=st.sampled_from([0.0, 5e6]))
+@example(wrong=[(600.0, -DAY_S, 900.0), (1_200.0, 2 * DAY_S, 300.0)], begins_s=0.0)
+def test_the_span_holds_each_reading_of_the_last_hour_and_none_before(
+    wrong: list[tuple[float, float, float]], begins_s: float
+) -> None:
+    watch, aheads_s = WallWatch(), []
+    for look in range(int(3 * CLOCK_DOUBT_S / LOOK_S)):
+        now_s = look * LOOK_S
+        aheads_s.append(ahead_s(now_s, wrong))
+        true_us = T0_US + round(now_s * US_PER_S)
+        watch.note(true_us + round(aheads_s[-1] * US_PER_S), begins_s + now_s)
+        earliest_us, latest_us = watch.span_us(begins_s + now_s)
+        last = aheads_s[-int(CLOCK_DOUBT_S / LOOK_S) :]
+        older = aheads_s[-int(CLOCK_DOUBT_S / LOOK_S) - 2 :]
+        assert (earliest_us - true_us) / US_PER_S <= min(last) + 1e-5
+        assert (latest_us - true_us) / US_PER_S >= max(last) - 1e-5
+        assert (earliest_us - true_us + STEP_US) / US_PER_S >= min(older) - 1e-5
+        assert (latest_us - true_us - STEP_US) / US_PER_S <= max(older) + 1e-5
+
+
+def test_a_clock_that_always_falls_costs_a_bounded_memory() -> None:
+    watch = WallWatch()
+    for look in range(10_000):
+        watch.note(T0_US - 3 * look * US_PER_S, float(look))
+    assert sys.getsizeof(watch.__dict__["_until"]) < 100 * READINGS_MAX
+    assert watch.span_us(9_999.0)[1] >= T0_US - 3 * (9_999 - 3_600) * US_PER_S
+
+
 def test_the_doubt_is_as_long_as_a_thing_is_kept_but_no_longer_than_an_hour() -> None:
     assert [doubt_s(period_s) for period_s in (0.0, 60.0, 3_600.0, 7 * DAY_S)] == [0.0, 60.0, 3_600.0, 3_600.0]
 

@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from seaweedmq.errors import SeaweedMQError
@@ -35,6 +35,10 @@ LIMITS = ("mount", "quota")
 LEASE_TTLS_S = (1.5, 2.0, 3.0)
 CLOCKS_SHARE = 0.3
 """Share of clusters whose wall clocks can be stepped."""
+SHOWN_MAX = 5
+"""Violations of each rule that are printed."""
+VIOLATIONS = "violations.txt"
+"""All of them, beside the logs."""
 
 
 def _limit(rng: random.Random, wanted: Collection[Fault]) -> str | None:
@@ -97,10 +101,12 @@ async def _hurt(args: argparse.Namespace) -> list[Outcome]:
                     )
                     outcomes.append(outcome)
                     print(f"{episode:4} ttl {ttl_s:g} {outcome.line()}", flush=True)
-                    for violation in outcome.violations[:10]:
+                    for violation in _some(outcome.violations):
                         print(f"     !! {violation}", flush=True)
                     if outcome.violations:
                         broken = True
+                        told = "".join(f"{violation}\n" for violation in outcome.violations)
+                        (directory / VIOLATIONS).write_text(told)
                         print(f"     logs stay in {directory}", flush=True)
                         break
                     if time.monotonic() >= end_s:
@@ -117,6 +123,12 @@ async def _hurt(args: argparse.Namespace) -> list[Outcome]:
         if not broken and not args.keep:
             shutil.rmtree(directory, ignore_errors=True)
     return outcomes
+
+
+def _some(violations: Sequence[Violation]) -> list[Violation]:
+    """The first ones of each rule: a record that is stored twice is met by every reader."""
+    rules = dict.fromkeys(v.rule for v in violations)
+    return [v for rule in rules for v in [v for v in violations if v.rule == rule][:SHOWN_MAX]]
 
 
 def _say(verbose: bool) -> Callable[[str], None]:

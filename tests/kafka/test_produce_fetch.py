@@ -496,6 +496,28 @@ async def test_times_too_far_from_the_brokers_are_refused(bed: Bed) -> None:
         assert (await door.produce("orders", 0, batch(b"a", time_ms=time_ms))).error_code == code, time_ms
 
 
+@pytest.mark.parametrize("ahead_s", [-86_400.0, 86_400.0])
+@story
+async def test_a_clock_that_was_set_refuses_nothing_for_an_hour_that_it_would_have_taken_before(
+    bed: Bed, ahead_s: float
+) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door, configs=(("message.timestamp.before.max.ms", "5000"),))
+
+    async def code() -> Code:
+        said = await door.produce("orders", 0, batch(b"a", time_ms=bed.wall_us() // 1000))
+        return Code(said.error_code)
+
+    door.host.ahead_s = ahead_s
+    assert await code() == Code.NONE
+    await asyncio.sleep(3_500)
+    assert await code() == Code.NONE
+    await asyncio.sleep(200)
+    assert await code() == Code.INVALID_TIMESTAMP
+    door.host.ahead_s = 0.0
+    assert await code() == Code.NONE, "it is right again"
+
+
 @story
 async def test_a_batch_that_says_where_it_lies_is_refused(bed: Bed) -> None:
     [door] = await doors(bed)

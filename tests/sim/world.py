@@ -48,8 +48,6 @@ from tests.support.history import History, Polled, Violation, check
 
 SLOW_CLOSE_SHARE = 0.25
 """Of all worlds: in so many closing a stream takes its time."""
-FAR_BEHIND_S = 100 * 86_400.0
-"""Error of the clocks of Kafka's producers where other clocks step."""
 SETTLE_S_MAX = 150.0
 """After everything is healed, every record has its outcome and every reader is at the end within this time."""
 
@@ -122,9 +120,6 @@ class World:
         self.kafka = [
             KafkaProducer(self, plan, number, self.histories[plan.topic]) for number, plan in enumerate(scenario.kafka)
         ]
-        if scenario.clocks_step:  # a broker rejects batches that are ahead of its clock by an hour
-            for producer in self.kafka:
-                self.clocks.set_wrong(producer.owner.name, -FAR_BEHIND_S)
         self.watermarks = Watermarks(self.violations)
         self.subscribers: list[Subscriber | KafkaReader] = [
             Subscriber(self, f"follower-{number} of {topic.name}", topic.name, self.histories[topic.name])

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from functools import partial
 
 from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.segment.primary import OpenSegment
@@ -169,13 +170,14 @@ class Maintenance:
         ]
         seen.note({s.id: _tables_end(s, files[s.id]) for s in segments}, steady_s)
         policy = retention_policy(topic, self._config)
-        expired = confirmed_files(listed, policy, self._clock.confirmed_us)
+        watched_s = seen.watched_s(steady_s)
+        expired = confirmed_files(listed, policy, partial(self._confirmed_us, watched_s))
         if expired:
             # The storage dates files by a clock of its own. Only what is old by both goes: a clock that is ahead must
             # not empty every topic.
             await self._read_storage_clock()
             needed = {s.id for s in segments if self._is_asked_about(s)}
-            expired = confirmed_files(listed, policy, self._confirmed_by_both_us)
+            expired = confirmed_files(listed, policy, partial(self._confirmed_by_both_us, watched_s))
             expired = [f for f in expired if f.segment not in needed]
         if expired:
             self._note_removed(topic, removed_by([f for of_segment in files.values() for f in of_segment], expired))
@@ -206,10 +208,15 @@ class Maintenance:
         if await self._deleted_records.rewrite(now, left):
             self._files_due.pop(topic.name, None)
 
-    def _confirmed_by_both_us(self, period_s: float) -> int:
-        """Return the time that it is at least by the clocks of this broker and of the storage."""
+    def _confirmed_us(self, watched_s: float, period_s: float) -> int:
+        """Return the time that it is at least, for files that are kept for ``period_s``: 0 in a topic that was not
+        watched for the doubt, since a clock that was behind may have dated all that it has."""
+        return self._clock.confirmed_us(period_s) if watched_s >= doubt_s(period_s) else 0
+
+    def _confirmed_by_both_us(self, watched_s: float, period_s: float) -> int:
+        """Return the same by the clocks of this broker and of the storage."""
         of_storage_us = self._storage_clock.confirmed_us(self._clock.read(), doubt_s(period_s))
-        return min(self._clock.confirmed_us(period_s), of_storage_us)
+        return min(self._confirmed_us(watched_s, period_s), of_storage_us)
 
     def _note_removed(self, topic: Topic, removed: Mapping[int, int]) -> None:
         """Remember how far a deletion removes records, until the storage has recorded it."""

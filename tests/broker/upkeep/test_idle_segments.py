@@ -84,7 +84,7 @@ async def test_a_successor_knows_the_end_and_the_producers_of_an_emptied_segment
     sealed, successor = other.inspect.view.segments[NAME].values()
     assert (sealed.end_offset, successor.start_offset) == (10, 10)
     assert {producer.producer_id: producer.next_sequence for producer in sealed.sequences} == {1: 10}
-    await bed.until(lambda: not [path for path in bed.store.files if path.endswith(".log")])
+    await bed.until(lambda: not [path for path in bed.store.files if path.endswith(".log")], patience_s=GONE_S)
 
 
 @story

@@ -279,6 +279,24 @@ async def test_what_is_dated_by_a_clock_that_is_behind_is_as_young_as_it_is(bed:
 
 
 @story
+async def test_a_broker_that_takes_a_topic_over_deletes_nothing_before_it_has_watched_the_topic_for_the_doubt(
+    bed: Bed,
+) -> None:
+    """Tables that it has not seen appear were dated by a clock that was a year behind."""
+    await bed.cluster(2, QUICK)
+    await bed.topic(bed.leader(), retention_s=60.0)
+    await asyncio.sleep(70)
+    bed.storage_ahead_s = -YEAR_S
+    keeper = await bed.primary(bed.leader())
+    await two_young_tables(bed, keeper)
+    bed.storage_ahead_s = 0.0
+    await asyncio.sleep(10)
+    await keeper.stop()
+    assert await kept(bed, 50) == [0, 1]
+    assert await kept(bed, 30) == []
+
+
+@story
 async def test_logs_that_producers_may_be_asked_about_stay_though_the_leaders_clock_is_ahead(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

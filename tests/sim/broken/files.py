@@ -63,9 +63,10 @@ def expire_by_modification_time(patch: pytest.MonkeyPatch) -> None:
 def trust_the_clock_of_the_broker(patch: pytest.MonkeyPatch) -> None:
     """A broker whose clock is ahead deletes what the storage dated just now, and what it has just seen appear."""
 
-    def of_the_broker_us(keeper: Any, period_s: float) -> int:
+    def of_the_broker_us(keeper: Any, watched_s: float, period_s: float) -> int:
         return int(keeper._clock._env.wall_us())
 
+    patch.setattr(maintenance.Maintenance, "_confirmed_us", of_the_broker_us)
     patch.setattr(maintenance.Maintenance, "_confirmed_by_both_us", of_the_broker_us)
     patch.setattr(ConfirmedClock, "confirmed_us", lambda clock, period_s: clock._env.wall_us())
     patch.setattr(SeenTables, "absent", lambda seen, segment, steady_s: ())

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.membership import Membership
 from seaweedmq.broker.upkeep.maintenance import Maintenance
 from seaweedmq.coordination.observed import ObservedMetaStore
 from seaweedmq.core.clock_doubt import WallWatch
+from seaweedmq.core.files.seen_tables import SeenTables
 from seaweedmq.model.config import US_PER_S
 from seaweedmq.storage.store.memory import MemorySegmentStore
 from tests.sim.broken.mutants import Break
@@ -57,10 +59,26 @@ def let_a_stepped_clock_delete(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(WallWatch, "confirmed_us", newest)
 
 
+def judge_times_by_a_clock_that_was_just_set(patch: pytest.MonkeyPatch) -> None:
+    """A broker refuses Kafka's batches by what its wall clock shows now."""
+
+    def now_us(clock: Any) -> tuple[int, int]:
+        return clock._env.wall_us(), clock._env.wall_us()
+
+    patch.setattr(ConfirmedClock, "span_us", now_us)
+
+
+def delete_right_after_taking_a_topic_over(patch: pytest.MonkeyPatch) -> None:
+    """A broker whose clock is confirmed believes the dates of tables that it has never seen before."""
+    patch.setattr(SeenTables, "watched_s", lambda seen, steady_s: steady_s)
+
+
 BROKEN: tuple[Break, ...] = (
     end_when_etcd_has_no_space_for_a_lease,
     hand_errors_of_etcd_on,
     look_after_files_while_there_is_space,
     trust_any_folder,
     let_a_stepped_clock_delete,
+    judge_times_by_a_clock_that_was_just_set,
+    delete_right_after_taking_a_topic_over,
 )
