@@ -133,7 +133,10 @@ CAUGHT_BY = {
     "trust_any_folder": 41,
     "recover_without_journals": 213,
     "believe_the_highest_revision": 214,
-    "let_a_stepped_clock_delete": 72,
+    "let_a_stepped_clock_delete": 4292,
+    "judge_times_by_a_clock_that_was_just_set": 430,
+    "date_tables_of_a_new_segment_by_their_stamps": 1795,
+    "delete_right_after_taking_a_topic_over": 47766,
 }
 """The seed that caught each variant last. When the code changes it may be another one: then the test looks for it among
 the first, and says so. ``python -m tests.sim --find-mutants --processes 2`` finds them all anew."""

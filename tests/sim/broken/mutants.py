@@ -252,6 +252,7 @@ DATA_RULES = {
     "replica",
     "sealed behind its back",
     "reader gave up",
+    "refused",
     "files",
     "made good",
     "RingIsPartitioned",

@@ -68,6 +68,11 @@ def judge_times_by_a_clock_that_was_just_set(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConfirmedClock, "span_us", now_us)
 
 
+def date_tables_of_a_new_segment_by_their_stamps(patch: pytest.MonkeyPatch) -> None:
+    """A broker forgets that a segment which it meets for the first time did not exist at the last listing."""
+    patch.setattr(SeenTables, "_before_it_was_there", lambda seen: [])
+
+
 def delete_right_after_taking_a_topic_over(patch: pytest.MonkeyPatch) -> None:
     """A broker whose clock is confirmed believes the dates of tables that it has never seen before."""
     patch.setattr(SeenTables, "watched_s", lambda seen, steady_s: steady_s)
@@ -80,5 +85,6 @@ BROKEN: tuple[Break, ...] = (
     trust_any_folder,
     let_a_stepped_clock_delete,
     judge_times_by_a_clock_that_was_just_set,
+    date_tables_of_a_new_segment_by_their_stamps,
     delete_right_after_taking_a_topic_over,
 )

@@ -1,5 +1,8 @@
 """A producer as Kafka's clients are: idempotent, with a few frames under way to each partition, which it sends again in
-their order whenever anything is wrong, under the same sequences, to whoever leads by then."""
+their order whenever anything is wrong, under the same sequences, to whoever leads by then.
+
+An answer that is final leaves a gap in the sequences. As librdkafka it then begins a new epoch, and sends all that it was
+not told of under new sequences, so that what was stored of it is stored twice."""
 
 import asyncio
 import random
@@ -96,7 +99,10 @@ class _Lane:
         self._rng: random.Random = producer.world.rng(self._name)
         self._looks: random.Random = producer.world.rng(f"{self._name} looks")
         self._key = self._key_of_partition()
+        self._epoch = 0
         self._next = producer.plan.first_sequence
+        self._has_gap = False
+        """Something was refused for good: nothing can be stored behind it in this epoch."""
         self._unsettled: deque[_Batch] = deque()
         """In their order, the oldest first."""
         self._work = asyncio.Event()
@@ -114,11 +120,17 @@ class _Lane:
                     await self._converse()
                 except SeaweedMQError as error:
                     self._world.note(self._name, f"begins again: {error!r}")
+                    if self._has_gap:
+                        self._begin_epoch()
                     await asyncio.sleep(self._rng.uniform(0.01, RETRY_S_MAX))
         finally:
             feeding.cancel()
             await asyncio.wait({feeding})
             self._client.close()
+
+    def _begin_epoch(self) -> None:
+        self._epoch, self._next, self._has_gap = self._epoch + 1, 0, False
+        self._unsettled = deque(self._batch(batch.numbers) for batch in self._unsettled)
 
     async def _feed(self) -> None:
         number, plan = 0, self._plan
@@ -135,7 +147,7 @@ class _Lane:
     def _batch(self, numbers: range) -> _Batch:
         sequence, now_ms = self._next, self._world.clocks.here_us() // 1_000
         pid = self._producer.producer_id
-        builder = DefaultRecordBatchBuilder(2, self._codec, 0, pid, 0, sequence, BATCH_BYTES_MAX)
+        builder = DefaultRecordBatchBuilder(2, self._codec, 0, pid, self._epoch, sequence, BATCH_BYTES_MAX)
         for i, number in enumerate(numbers):
             builder.append(i, now_ms + i, self._key, self._value(number), [])
         self._next = (sequence + len(numbers)) % KAFKA_SEQUENCES
@@ -213,6 +225,7 @@ class _Lane:
             self._producer.unexpected.append(f"{self._name}, sequence {batch.sequence}: {error!r}")
             self._unsettled.remove(batch)
             self._note(batch, Outcome.UNKNOWN, None)
+            self._has_gap = True
         return error
 
     def _acked(self, batch: _Batch, base: int | None) -> None:
