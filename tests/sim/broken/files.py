@@ -120,18 +120,6 @@ def let_a_torso_stand_for_the_last_log(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(retention, "_last_proven_base", lambda files: math.inf)
 
 
-def take_a_log_to_end_where_the_next_begins(patch: pytest.MonkeyPatch) -> None:
-    """What a log has beyond, where the next one did not get, is taken for left over: readers begin behind it."""
-    bound_of, end_of = recovery.log_end_bound, recovery._log_end
-
-    async def log_end(store: Any, topic: Any, segment: Any, log: Any) -> float:
-        files = await store.list_files(topic.name, segment.id)
-        bound = bound_of(log, [f for f in files if f.base_offset < (segment.end_offset or math.inf)])
-        return await end_of(store, topic, segment, log) if bound is None else bound
-
-    patch.setattr(recovery, "_log_end", log_end)
-
-
 BROKEN: tuple[Break, ...] = (
     believe_every_preamble,
     begin_files_behind_one_that_may_vanish,
@@ -141,5 +129,4 @@ BROKEN: tuple[Break, ...] = (
     look_again_by_the_wall_clock,
     believe_files_before_they_are_fsynced,
     let_a_torso_stand_for_the_last_log,
-    take_a_log_to_end_where_the_next_begins,
 )

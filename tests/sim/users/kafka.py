@@ -1,8 +1,8 @@
 """A producer as Kafka's clients are: idempotent, with a few frames under way to each partition, which it sends again in
 their order whenever anything is wrong, under the same sequences, to whoever leads by then.
 
-An answer that is final leaves a gap in the sequences. As librdkafka it then begins a new epoch, and sends all that it was
-not told of under new sequences, so that what was stored of it is stored twice."""
+An answer that is final leaves a gap in the sequences. As librdkafka it then begins a new epoch, and sends all that it
+was not told of under new sequences, so that what was stored of it is stored twice."""
 
 import asyncio
 import random
