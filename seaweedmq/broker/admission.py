@@ -189,7 +189,7 @@ class Admission:
 
     async def _check_storage(self) -> None:
         """Refuse to serve as long as the storage takes no file, for another reason than lack of space: a machine that
-        boots may mount it for writing later. A broker that serves already goes on with what does not write."""
+        boots may mount it for writing later. A broker that serves already is not checked again."""
         try:
             await self._store.check()
         except StorageFull as error:

@@ -231,10 +231,11 @@ def _behind(error: SeaweedMQError) -> SeaweedMQError:
 
 
 def _check_times(checked: CheckedBatch, settings: TopicSettings, span_us: tuple[int, int]) -> None:
-    """Raise BatchRefused if a record's time is too far from the broker's. -1 is no time.
+    """Raise BatchRefused if a record's time is too far from the broker's. -1 stands for a record without a time.
 
-    A client does not send again what is refused so, and librdkafka stores twice what it had under way behind it. So a
-    clock that has just been set refuses nothing that it would have taken before (``core.clock_doubt``).
+    Clients do not send such a batch again, and librdkafka stores the batches behind it twice if they were stored and
+    not acknowledged. So a clock that has just been set refuses nothing that it would have taken before
+    (``core.clock_doubt``).
 
     Args:
         span_us: the earliest and the latest time that it may be.

@@ -22,7 +22,7 @@ class SeenTables:
         self._since_s: float | None = None
         """Steady time of the first listing."""
         self._last_s = 0.0
-        """Of the last one."""
+        """Steady time of the last listing."""
         self._seen: dict[int, list[tuple[int, float]]] = {}
         """Segment -> (end offset of its last table, the last time when that was so), both rising."""
 
@@ -51,5 +51,5 @@ class SeenTables:
         return tuple((end, int((steady_s - at_s) * US_PER_S)) for end, at_s in seen)
 
     def _before_it_was_there(self) -> list[tuple[int, float]]:
-        """What is known of a segment that the last listing did not have: it had no tables then."""
+        """Return the evidence about a segment that the last listing did not have: it had no tables then."""
         return [] if self._since_s is None else [(NOTHING, self._last_s)]

@@ -1,8 +1,8 @@
-"""A producer as Kafka's clients are: idempotent, with a few frames under way to each partition, which it sends again in
-their order whenever anything is wrong, under the same sequences, to whoever leads by then.
+"""A producer as Kafka's clients are: idempotent, with a few frames under way to each partition. After any failure it
+sends them again in their order, under the same sequences, to the leader of that time.
 
-An answer that is final leaves a gap in the sequences. As librdkafka it then begins a new epoch, and sends all that it
-was not told of under new sequences, so that what was stored of it is stored twice."""
+A final error leaves a gap in the sequences. Like librdkafka it then begins a new epoch, and sends all frames that are
+not acknowledged under new sequences: those of them that were stored are stored twice."""
 
 import asyncio
 import random
@@ -102,7 +102,7 @@ class _Lane:
         self._epoch = 0
         self._next = producer.plan.first_sequence
         self._has_gap = False
-        """Something was refused for good: nothing can be stored behind it in this epoch."""
+        """A frame met a final error: no later one can be stored in this epoch."""
         self._unsettled: deque[_Batch] = deque()
         """In their order, the oldest first."""
         self._work = asyncio.Event()
