@@ -1,13 +1,11 @@
 """Broken variants of membership: leases, registration, placement and passing calls on. See ``mutants``."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from seaweedmq.broker.forward import Forwarding
-from seaweedmq.broker.groups.coordinator import Coordinator
 from seaweedmq.broker.groups.seat import Seat
 from seaweedmq.broker.membership import Membership
 from seaweedmq.broker.segment.owned import OwnedSegments
@@ -15,8 +13,6 @@ from seaweedmq.codec.keys import broker_key
 from seaweedmq.codec.metadata import broker_to_json
 from seaweedmq.coordination import limits, session, view
 from seaweedmq.coordination.session import Session
-from seaweedmq.core.group.events import Limits
-from seaweedmq.errors import StaleMetadata
 from seaweedmq.ports import Put, loop_s
 from tests.sim.broken.mutants import Break
 
@@ -81,24 +77,6 @@ def give_an_address_up_too_soon(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(session, "ADDRESS_WAIT_EXTRA_S", 0.5)
 
 
-def end_a_group_after_its_writer(patch: pytest.MonkeyPatch) -> None:
-    """Members hear of a coordinator's end once its tasks have ended: if it is cancelled meanwhile, they never do."""
-    end: Callable[..., None] = Coordinator._end
-
-    async def run(coordinator: Any) -> None:
-        tasks = [asyncio.create_task(coordinator._keep_time()), asyncio.create_task(coordinator._write_on())]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-            coordinator.over = True
-            end(coordinator, StaleMetadata("the leader changed"))
-
-    patch.setattr(Coordinator, "run", run)
-
-
 def wait_for_what_was_never_told(patch: pytest.MonkeyPatch) -> None:
     """A member that was given a segment in an assignment which was never sent is waited for until it lets go of it."""
     say: Callable[..., Any] = Seat.say
@@ -110,19 +88,11 @@ def wait_for_what_was_never_told(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Seat, "say", say_and_forget)
 
 
-def give_members_up_before_they_know(patch: pytest.MonkeyPatch) -> None:
-    """A member is out of its group after its session, though it may not have seen yet that its stream is gone."""
-    patch.setattr(Limits, "away_s", property(lambda limits: limits.session_timeout_s))
-    patch.setattr(Limits, "revoking_s", property(lambda limits: limits.revoke_timeout_s))
-
-
 BROKEN: tuple[Break, ...] = (
     register_without_a_lease,
     count_leases_by_a_clock_that_stops,
     leave_a_surplus_segment_unserved,
     pass_calls_to_and_fro,
     give_an_address_up_too_soon,
-    end_a_group_after_its_writer,
     wait_for_what_was_never_told,
-    give_members_up_before_they_know,
 )
