@@ -47,7 +47,7 @@ class Retained:
         return {segment: start for segment in sorted(segments) if (start := self.start(topic, segment))}
 
     def gone(self, topic: TopicName) -> dict[int, set[int]]:
-        """By segment the offsets whose tables were deleted, when no log file held them any more."""
+        """By segment the offsets whose tables were recorded as removed, or deleted when no log file held them any more."""
         gone = {segment: set(offsets) for (name, segment), offsets in self._gone.items() if name == topic}
         for segment in [number for name, number in self._known if name == topic]:
             if low := self._low(topic, segment):
@@ -113,6 +113,10 @@ class Retained:
             is_kept = self._living_part_is_elsewhere(store, file)
             if not is_kept and not self._is_due(store, file, store.files[file.path]):
                 self._tell(f"{file.path} was recorded as removed before its time")
+            # The file may stay: the broker may be killed before it deletes it.
+            self._gone.setdefault(SegmentId(topic, segment), set()).update(
+                range(file.base_offset, file.end_offset or 0)
+            )
         self._starts[SegmentId(topic, segment)] = max(self._starts.get(SegmentId(topic, segment), 0), offset)
 
     def _living_part_is_elsewhere(self, store: MemorySegmentStore, file: SegmentFile) -> bool:
