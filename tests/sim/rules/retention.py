@@ -47,8 +47,8 @@ class Retained:
         return {segment: start for segment in sorted(segments) if (start := self.start(topic, segment))}
 
     def gone(self, topic: TopicName) -> dict[int, set[int]]:
-        """Return by segment the offsets whose tables were recorded as removed, or deleted when no log file held them any
-        more."""
+        """Return by segment the offsets whose tables were recorded as removed, or were deleted when no log file had
+        them."""
         gone = {segment: set(offsets) for (name, segment), offsets in self._gone.items() if name == topic}
         for segment in [number for name, number in self._known if name == topic]:
             if low := self._low(topic, segment):
