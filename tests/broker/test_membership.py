@@ -263,8 +263,8 @@ async def test_no_failure_of_the_storage_in_the_background_ends_a_broker(bed: Be
 
 
 @story
-async def test_a_broker_does_not_start_where_it_can_not_write(bed: Bed) -> None:
-    bed.faults.failing[StorageOp.CHECK] = "read-only file system"
+async def test_a_new_cluster_does_not_start_where_it_cannot_write(bed: Bed) -> None:
+    bed.faults.failing[StorageOp.PUT] = "read-only file system"
     with pytest.raises(StorageFailed, match="read-only file system"):
         await bed.start()
     bed.hosts.pop()
