@@ -21,6 +21,7 @@ import pytest
 import pytest_asyncio
 from confluent_kafka import Consumer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random
 
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
@@ -33,6 +34,7 @@ from tests.support.commands import run
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka.admin import KafkaAdminClient
+    from kafka.errors import KafkaConnectionError
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
@@ -168,35 +170,51 @@ async def test_missing_replicas_are_shown_to_every_client_until_the_broker_is_ba
         done = await asyncio.to_thread(run, *command, "--bootstrap", cluster.bootstrap, "--output", "json")
         return json.loads(done.text)
 
-    def seen() -> list[tuple[list[int], list[int]]]:
-        """Replicas, and those in sync, of every partition as three clients see them: they have to agree."""
+    def seen() -> list[list[tuple[list[int], list[int]]]]:
+        """Replicas, and those in sync, of every partition as three clients see them."""
         admin = AdminClient({"bootstrap.servers": cluster.kafka, "socket.timeout.ms": 10_000})
         listed = admin.list_topics("lacking", timeout=10).topics["lacking"].partitions.values()
         described = admin.describe_topics(TopicCollection(["lacking"]))["lacking"].result(10).partitions
         python = KafkaAdminClient(bootstrap_servers=cluster.kafka)
-        (found,) = python.describe_topics(["lacking"])
-        python.close()
-        views = [
+        try:
+            (found,) = python.describe_topics(["lacking"])
+        finally:
+            python.close()
+        return [
             [(sorted(p.replicas), sorted(p.isrs)) for p in listed],
             [(sorted(n.id for n in p.replicas), sorted(n.id for n in p.isr)) for p in described],
             [(sorted(p["replica_nodes"]), sorted(p["isr_nodes"])) for p in found["partitions"]],
         ]
-        assert views[0] == views[1] == views[2]
-        return views[0]
 
-    whole = await asyncio.to_thread(seen)
-    assert all(len(replicas) == 3 and replicas == isr for replicas, isr in whole)
+    async def until_seen(count: int) -> list[list[int]]:
+        """The replicas that all clients show once they agree that so many of them are in sync.
+
+        Each client asks another broker, and brokers hear of a change one after the other. A segment also goes on
+        without a broker before its lease ends: until then kafka-python may choose it, and asks it only once.
+        """
+        async for attempt in AsyncRetrying(
+            retry=retry_if_exception_type((KafkaConnectionError, AssertionError)),
+            wait=wait_random(0.05, 0.2),
+            stop=stop_after_delay(5 * TTL_S),
+            reraise=True,
+        ):
+            with attempt:
+                views = await asyncio.to_thread(seen)
+                assert views[0] == views[1] == views[2]
+                assert all(len(in_sync) == count and set(in_sync) <= set(all_of) for all_of, in_sync in views[0])
+        return [all_of for all_of, _ in views[0]]
+
+    whole = await until_seen(3)
+    assert all(len(replicas) == 3 for replicas in whole)
     await cluster.kill(victim)
     await until_replicas(2)
     described = await shown("topic", "describe", "kafka/lacking")
     assert described["status"] == "under-replicated: 2 of 2 segments with 2 of 3 replicas"
     assert (await shown("cluster", "status"))["under_replicated_segments"] >= 2
-    lacking = await asyncio.to_thread(seen)
-    assert [replicas for replicas, _ in lacking] == [replicas for replicas, _ in whole]
-    assert all(len(isr) == 2 and set(isr) < set(replicas) for replicas, isr in lacking)
+    assert await until_seen(2) == whole
     await cluster.start(victim)
     await until_replicas(3)
-    assert await asyncio.to_thread(seen) == whole
+    assert await until_seen(3) == whole
     assert (await shown("topic", "describe", "kafka/lacking"))["status"] == "ok"
     await client.admin.delete_topic("kafka/lacking")
 
