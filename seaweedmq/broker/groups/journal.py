@@ -3,7 +3,8 @@
 Etcd may be lost, and the commits of groups must not go with it. A leader begins a file of its own with all groups as
 etcd has them after its election, then appends the changes of its transactions. Files sort by generation of the cluster
 and creation revision of the lock, so lines that a deposed leader still appends lose against the file of its successor,
-whose snapshot has all that the deposed one could write to etcd. An older file goes once a newer snapshot is durable.
+whose snapshot has all that the deposed one could write to etcd. An older file goes once a newer snapshot is durable;
+commits do not wait for that, because storage that deletes nothing for a while may still take what is written.
 
 Lines of all groups that wait are one write. It survives the death of the process; an fsync follows within a second, as
 for records that are replicated. If the storage fails, commits wait, and continue in a new file with a new snapshot.
@@ -23,7 +24,7 @@ from seaweedmq.coordination.election import Election
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, StaleMetadata
 from seaweedmq.ports import Delete, LogWriter, MetaStore, Put, SegmentStore
 from seaweedmq.runtime.log_once import Complaints
-from seaweedmq.runtime.retrying import backoff
+from seaweedmq.runtime.retrying import backoff, retrying
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,8 @@ FLUSH_INTERVAL_S = 1.0
 ROLL_BYTES_MIN = 16 * 1024 * 1024
 ROLL_SNAPSHOTS = 4
 """A file is replaced once the lines behind its snapshot take this many times the snapshot, and the least size."""
+FILES_MAX = 8
+"""Files that one leadership begins before those that serve nothing any more have to be gone."""
 PART_CHANGES = 200
 """Keys in one frame of a snapshot."""
 RETRY_FIRST_S, RETRY_MOST_S = 0.1, 2.0
@@ -41,6 +44,7 @@ _OVER = "the leader changed: the group continues at the new one"
 class _Open:
     """The journal that takes lines."""
 
+    name: str
     writer: LogWriter
     roll_bytes: int
     is_dirty: bool = False
@@ -68,6 +72,10 @@ class GroupJournal:
         self._is_over = False
         self._files = 0
         """Files begun so far."""
+        self._left: list[str] = []
+        """Those of them that may still be there."""
+        self._newest: str | None = None
+        """The file with the newest durable snapshot."""
         self._complaints = Complaints(log)
 
     async def record(self, revision: int, changes: Sequence[Put | Delete]) -> None:
@@ -118,7 +126,7 @@ class GroupJournal:
                     line.written.set_exception(StaleMetadata(_OVER))
 
     async def _begin(self) -> _Open:
-        """Begin a file with a snapshot, and delete those before it.
+        """Begin a file with a snapshot.
 
         Raises:
             StaleMetadata: If this broker does not lead.
@@ -129,6 +137,9 @@ class GroupJournal:
             raise StaleMetadata(_OVER)
         cluster = await self._meta.get(keys.CLUSTER)
         generation = 0 if cluster is None else identity_from_json(cluster.value).generation
+        if len(self._left) >= FILES_MAX:
+            await self._store.delete_journals([name for name in self._left if name != self._newest])
+            self._left = [name for name in self._left if name == self._newest]
         writer, name = await self._create(generation, revision)
         try:
             snapshot = await self._meta.list(keys.GROUPS_ROOT)
@@ -143,23 +154,37 @@ class GroupJournal:
         except BaseException:
             await writer.close()
             raise
-        older = [found for found in await self._store.list_journals() if found < name]
-        await self._store.delete_journals(older)
-        return _Open(writer, max(ROLL_BYTES_MIN, (1 + ROLL_SNAPSHOTS) * writer.size_bytes))
+        self._newest = name
+        return _Open(name, writer, max(ROLL_BYTES_MIN, (1 + ROLL_SNAPSHOTS) * writer.size_bytes))
 
     async def _create(self, generation: int, revision: int) -> tuple[LogWriter, str]:
         while True:
             name = journal_name(generation, revision, self._files)
             self._files += 1
+            self._left.append(name)
             try:
                 return await self._store.create_journal(name), name
             except AlreadyExists:
                 continue  # an attempt that failed half-way
 
+    async def _delete_older(self, newest: str) -> None:
+        """Delete the files before one whose snapshot is durable, however often the storage refuses."""
+
+        def complain(_: int, error: BaseException) -> None:
+            self._complaints.add("old journals of groups", error)
+
+        async for attempt in retrying(self._pause_s, on=SeaweedMQError, told=complain):
+            with attempt:
+                older = [found for found in await self._store.list_journals() if found < newest]
+                await self._store.delete_journals(older)
+        self._complaints.over("old journals of groups")
+        self._left = [name for name in self._left if name >= newest]
+
     async def _write(self, journal: _Open) -> None:
         """Append lines until the file is full. Raises StorageFailed: lines without an answer wait for the next file."""
         flushing = asyncio.create_task(self._flush(journal), name="flush the journal of groups")
         flushing.add_done_callback(lambda _: self._work.set())
+        deleting = asyncio.create_task(self._delete_older(journal.name), name="delete old journals of groups")
         try:
             while journal.writer.size_bytes < journal.roll_bytes:
                 await self._wait_for_lines(flushing)
@@ -175,8 +200,9 @@ class GroupJournal:
                     if not line.written.done():
                         line.written.set_result(None)
         finally:
-            flushing.cancel()
-            await asyncio.wait({flushing})
+            for task in (flushing, deleting):
+                task.cancel()
+            await asyncio.wait({flushing, deleting})
             await journal.writer.close()
 
     async def _wait_for_lines(self, flushing: "asyncio.Task[None]") -> None:

@@ -39,6 +39,8 @@ class MarkerKeeper:
         loop = asyncio.get_running_loop()
         view = self._metadata.view
         kept, kept_at_s = 0, -math.inf
+        # The first round goes before what a new leader changes: it may be all that was noted for long.
+        await view.wait_revision(self._metadata.election.revision or 0)
         while True:
             is_due = view.revision > kept or loop.time() - kept_at_s > KEEP_INTERVAL_S_MAX
             if self._metadata.leading and view.cluster is not None and is_due:

@@ -78,6 +78,43 @@ async def test_while_the_storage_fails_commits_wait_and_continue_in_another_file
 
 
 @story
+async def test_commits_do_not_wait_for_a_storage_that_deletes_nothing(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    one = await member(bed, hosts[0])
+    assert await one.commit({0: 1}) == {}
+    (before,) = found(bed)
+    bed.faults.paths = GROUPS
+    bed.faults.failing = {StorageOp.DELETE: "nothing is deleted"}
+    bed.leader().kill()
+    await bed.until(lambda: any(h.lives and h.inspect.leads for h in hosts))
+    host = next(h for h in hosts if h.lives)
+    again = await Joining(bed, "two").joined(host)
+    await again.until_owns(0)
+    assert await again.commit({0: 2}) == {}
+    await asyncio.sleep(60)
+    assert [name == before for name in found(bed)] == [True, False], "no file is begun in vain"
+    assert in_storage(bed) == in_etcd(bed)
+    bed.faults.failing.clear()
+    await bed.until(lambda: before not in found(bed))
+
+
+@story
+async def test_files_that_were_begun_in_vain_are_few(bed: Bed) -> None:
+    hosts = await bed.cluster(1)
+    one = await member(bed, hosts[0])
+    assert await one.commit({0: 1}) == {}
+    bed.faults.paths = GROUPS
+    bed.faults.failing = dict.fromkeys((StorageOp.APPEND, StorageOp.DELETE), "it fails")
+    with pytest.raises(TimeoutError):
+        await one.commit({0: 2})
+    await asyncio.sleep(120)
+    assert 1 < len(found(bed)) <= 1 + journals.FILES_MAX
+    bed.faults.failing.clear()
+    await bed.until(lambda: len(found(bed)) == 1)
+    assert in_storage(bed) == in_etcd(bed)
+
+
+@story
 async def test_a_new_leader_begins_with_what_the_last_one_left(bed: Bed) -> None:
     hosts = await bed.cluster(3)
     one = await member(bed, hosts[0])

@@ -231,6 +231,8 @@ class ClusterHistory:
         self.seals = 0
         self.lost: ClusterState | None = None
         """State at the moment at which etcd was lost or restored, until it is recovered: no revision is judged then."""
+        self.recoveries = 0
+        """How often etcd was recovered from the storage."""
         self._documented: frozenset[SegmentId] = frozenset()
         """Segments that documents in the storage had as sealed at that moment."""
         self.on_sealed: Callable[[Segment, int], None] = lambda segment, epoch_before: None
@@ -260,6 +262,7 @@ class ClusterHistory:
         """Judge the recovered content by what was lost."""
         assert self.lost is not None
         before, self.lost = self.lost, None
+        self.recoveries += 1
         for sentence in Recovered(self._documented).check(before, self.state, Changes(self.state.revision, (), ())):
             self.violations.append(Violation(Recovered.__name__, sentence))
 

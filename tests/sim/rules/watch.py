@@ -96,7 +96,9 @@ class InsideWatch:
             if not process.is_running or broker is None or broker.inspect.term is None or broker.id != segment.primary:
                 continue
             owned = broker.inspect.segments.get(segment.key)
-            if owned is not None and owned.stage is not Stage.SEALED and broker.inspect.term.session.alive():
+            if owned is None or owned.stage in (Stage.SEALED, Stage.CLOSED):  # it said so, and may have stopped since
+                continue
+            if broker.inspect.term.session.alive():
                 self._tell("sealed behind its back", f"{segment} was sealed while its primary {broker.id} goes on")
 
     def _sealed_end(self, topic: TopicName, segment: int) -> int | None:

@@ -5,8 +5,11 @@ from typing import TYPE_CHECKING
 
 from seaweedmq.broker.recovery.cluster import recover_cluster
 from seaweedmq.broker.recovery.plan import EtcdCondition
+from seaweedmq.codec import keys
+from seaweedmq.codec.cluster import identity_from_json
 from seaweedmq.coordination.memory import Backup
 from seaweedmq.errors import SeaweedMQError
+from seaweedmq.model.cluster import StorageMarker
 from tests.sim.machines.loop import Owner
 from tests.sim.trouble.losses import Losses
 from tests.support.history import Violation
@@ -15,7 +18,10 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 NEWS_KEPT_S = 5.0
-"""A backup that is older than this is older than the storage's marker: the leader raises that every 2 s."""
+"""A backup that is older than this is older than the storage's marker: the leader raises that every 2 s.
+
+Without a leader since the backup nothing raised it; what was changed last before that may be lost unnoticed.
+"""
 RECOVERED_S_MAX = 60.0
 RETRY_S = 0.5
 WATCHED_S_MAX = 5.0
@@ -40,7 +46,9 @@ class EtcdLost:
         world, rng = self._world, self._rng
         if self._losses.spared or not world.etcd.is_well or not world.disk.is_calm or not world.cluster.state.topics:
             return
-        old = [backup for saved_s, backup in self._backups if saved_s + NEWS_KEPT_S <= world.loop.time()]
+        marker = await world.disk.mounted().read_marker()
+        assert marker is not None, "the disk is calm"
+        old = [backup for saved_s, backup in self._backups if self._is_older(saved_s, backup, marker)]
         backup = rng.choice((Backup(), rng.choice(old))) if old else Backup()
         share = rng.choice((0.0, 0.5, 1.0))
         dead = [process for process in world.processes if process.is_running and rng.random() < share]
@@ -53,6 +61,16 @@ class EtcdLost:
         for process in dead:
             if not process.is_running:
                 process.start()
+
+    def _is_older(self, saved_s: float, backup: Backup, marker: StorageMarker) -> bool:
+        """Whether the storage knows, or has to, that a backup is not the newest state."""
+        entry = backup.entries.get(keys.CLUSTER)
+        generation = -1 if entry is None else identity_from_json(entry.value).generation
+        if (generation, backup.revision) < (marker.generation, marker.etcd_revision):
+            return True
+        lock = self._world.etcd.server.get(keys.LEADER)
+        has_led_since = lock is not None and lock.create_revision <= backup.revision
+        return generation == marker.generation and has_led_since and saved_s + NEWS_KEPT_S <= self._world.loop.time()
 
     async def _recover(self, owner: Owner) -> None:
         """``seaweedmq cluster recover --apply``, until it is done."""

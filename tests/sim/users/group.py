@@ -5,13 +5,14 @@ Each life of a member has a name of its own, so that the group's record in etcd 
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from seaweedmq.client.subscribe.messages import Message
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.group_record import GroupRecord
+from seaweedmq.model.group_record import Owner as Ownership
 from seaweedmq.model.groups import GroupCommit, GroupCommitted, GroupLeave, GroupOpen
 from seaweedmq.model.topic import TopicName
 from tests.sim.machines.loop import Owner
@@ -138,6 +139,7 @@ class Group:
         self.members = [Member(world, self, f"member-{number}") for number in range(members)]
         self._world = world
         self._present: set[str] = set()
+        self._owners: Mapping[int, Ownership] = {}
         self._given_s: dict[str, float] = {}
         """When each life was given something last."""
         self._out: set[str] = set()
@@ -159,11 +161,20 @@ class Group:
         return self._present
 
     def on_record(self, record: GroupRecord) -> None:
-        """The group's record was written: whoever is not in it any more has lost what it owned."""
+        """The group's record was written: whoever is not in it any more has lost what it owned.
+
+        So has one that was out and joined again since the last write: what it owned is given anew, and it was never
+        told to let go.
+        """
         now = int(self._world.loop.time() * 1e9)
         for gone in self._present - record.members.keys():
             self.history.deaths_ns.setdefault(gone, now)
             self._out.add(gone)
+        for segment, was in self._owners.items():
+            owner = record.owners.get(segment)
+            if owner is not None and owner.generation != was.generation and not was.revoking:
+                self.history.deaths_ns.setdefault(was.member, now)
+        self._owners = record.owners
         self._present = set(record.members)
         self._out -= self._present
 

@@ -155,9 +155,13 @@ class Subscriber:
         return True
 
     def _may_have_missed_some(self) -> bool:
-        """Whether a segment that was open a moment ago may be forgotten: with retention it may have had records."""
-        topic = self.world.cluster.state.topics[self._topic]
-        return topic.has_retention and bool(topic.pruned)
+        """Whether a segment that was open a moment ago may be forgotten: with retention it may have had records.
+
+        Retention forgets it, or a recovery does not know it: nothing of it was in the storage when etcd was lost.
+        """
+        cluster = self.world.cluster
+        topic = cluster.state.topics[self._topic]
+        return topic.has_retention and bool(topic.pruned or cluster.recoveries)
 
     def _partition_of(self, message: Message) -> int | None:
         """Where it is, which has to be where it belongs with some number of partitions that there was."""
