@@ -127,7 +127,7 @@ class Cursor:
             is_awaited = self._next_offset is not None or self._start.kind is StartKind.OFFSET
             if end is None or (is_awaited and self._next_offset != end):
                 raise OutOfRange(
-                    f"{segment} is gone, retention removed its records or a recovery of etcd did not find any: go on "
+                    f"{segment} is gone, retention removed its records or a recovery of etcd did not find any: continue "
                     "with the segments there are, from earliest"
                 )
         self._next_offset = segment.start_offset if segment.end_offset is None else segment.end_offset

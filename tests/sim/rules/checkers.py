@@ -232,7 +232,7 @@ class ClusterHistory:
         self.lost: ClusterState | None = None
         """State at the moment at which etcd was lost or restored, until it is recovered: no revision is judged then."""
         self.recoveries = 0
-        """How often etcd was recovered from the storage."""
+        """Number of recoveries of etcd from the storage."""
         self._documented: frozenset[SegmentId] = frozenset()
         """Segments that documents in the storage had as sealed at that moment."""
         self.on_sealed: Callable[[Segment, int], None] = lambda segment, epoch_before: None

@@ -161,10 +161,10 @@ class Group:
         return self._present
 
     def on_record(self, record: GroupRecord) -> None:
-        """The group's record was written: whoever is not in it any more has lost what it owned.
+        """The group's record was written: a member that is not in it any more has lost what it owned.
 
-        So has one that was out and joined again since the last write: what it owned is given anew, and it was never
-        told to let go.
+        So has one that was out and joined again since the last write: its segments have another generation, and it was
+        never told to release them.
         """
         now = int(self._world.loop.time() * 1e9)
         for gone in self._present - record.members.keys():
