@@ -33,7 +33,7 @@ ROLL_BYTES_MIN = 16 * 1024 * 1024
 ROLL_SNAPSHOTS = 4
 """A file is replaced once the lines behind its snapshot take this many times the snapshot, and the least size."""
 FILES_MAX = 8
-"""Files that one leadership begins before those that serve nothing any more have to be gone."""
+"""Files that one leadership begins before those that were replaced or begun in vain have to be gone."""
 PART_CHANGES = 200
 """Keys in one frame of a snapshot."""
 RETRY_FIRST_S, RETRY_MOST_S = 0.1, 2.0

@@ -127,8 +127,8 @@ class Cursor:
             is_awaited = self._next_offset is not None or self._start.kind is StartKind.OFFSET
             if end is None or (is_awaited and self._next_offset != end):
                 raise OutOfRange(
-                    f"{segment} is gone, retention removed its records or a recovery of etcd did not find any: continue "
-                    "with the segments there are, from earliest"
+                    f"{segment} is gone, retention removed its records or a recovery of etcd did not find any: "
+                    "continue with the segments there are, from earliest"
                 )
         self._next_offset = segment.start_offset if segment.end_offset is None else segment.end_offset
         heirs = tuple(s.id for s in description.segments if s.is_open and s.slots.overlaps(segment.slots))

@@ -16,7 +16,7 @@ SLOW_S = 0.2
 
 @story
 async def test_a_new_leader_raises_the_marker_at_once(bed: Bed) -> None:
-    """What it changes in its first seconds may be all that was noted for long: a restore must not hide it."""
+    """Its first changes may follow a long time without a leader, and a restore must not hide them."""
     watch = SimMetaStore.watch
 
     async def slow_watch(self: SimMetaStore, prefix: str, from_revision: int) -> AsyncIterator[Changes]:

@@ -212,7 +212,7 @@ async def test_records_that_retention_took_meanwhile_are_an_error(cluster: FakeC
         stored = cluster.stored(TOPIC)
         stored.frames, stored.headers, stored.ends, stored.end = [], [], [], 20
         cluster.drop_connections()
-        with pytest.raises(OutOfRange, match="retention removed offsets 10 to 19"):
+        with pytest.raises(OutOfRange, match=r"retention removed offsets 10 to 19"):
             await _collect(subscriber)
 
 

@@ -161,7 +161,7 @@ class Group:
         return self._present
 
     def on_record(self, record: GroupRecord) -> None:
-        """The group's record was written: a member that is not in it any more has lost what it owned.
+        """The group's record was written: a member that is no longer in it has lost what it owned.
 
         So has one that was out and joined again since the last write: its segments have another generation, and it was
         never told to release them.
