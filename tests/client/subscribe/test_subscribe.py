@@ -374,7 +374,7 @@ async def test_a_segment_whose_next_record_is_gone_with_it_is_an_error(
         cluster.prune(TOPIC, 0)
         if is_switched_off:
             await client.admin.alter_topic(TOPIC, retention=0)
-        with pytest.raises(OutOfRange, match="retention removed its records or .*: continue with"):
+        with pytest.raises(OutOfRange, match=r"retention removed its records or .*: continue with"):
             await anext(messages)
 
 
