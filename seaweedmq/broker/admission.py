@@ -72,8 +72,8 @@ class Admission:
         if self._identity is None:
             raise NotAdmitted(f"broker {self._address} is starting: retry")
 
-    async def admit(self) -> None:
-        """Bind the storage to its cluster if etcd and storage belong together.
+    async def admit(self) -> ClusterIdentity:
+        """Bind the storage to its cluster if etcd and storage belong together; return the identity that was joined.
 
         Raises:
             NotAdmitted: If they do not.
@@ -84,7 +84,7 @@ class Admission:
             match decision:
                 case Join(identity):
                     await self._join(identity)
-                    return
+                    return identity
                 case Refuse(reason):
                     self._refuse(reason)
                     self.check()

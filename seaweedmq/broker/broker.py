@@ -129,7 +129,7 @@ class Broker:
             lease_ttl_s=config.lease_ttl_s,
             address=address,
             kafka_address=kafka_address,
-            admit=self._admission.admit,
+            admit=self._admit,
             make_term=lambda info, session: make_term(self._term_parts, self._supervisor.child(info.id), info, session),
             changed=self._membership_changed,
             drop=self._drop,
@@ -260,6 +260,19 @@ class Broker:
         if broker_id == self.id:
             return self.api
         return self._contacts.dial(broker_id)
+
+    async def _admit(self) -> None:
+        """Return once the broker may register: admitted, and with a view of the generation that it joins.
+
+        A leader would otherwise decide by metadata from before a recovery, whose revisions are higher.
+
+        Raises:
+            Unavailable: If the view is behind.
+            SeaweedMQError: As ``Admission.admit`` raises it.
+        """
+        joined, known = await self._admission.admit(), self._view.cluster
+        if known is not None and known.generation < joined.generation:
+            raise Unavailable("the metadata of the recovered etcd is not read yet: retry")
 
     def _halt(self) -> None:
         """Etcd is not what it was: the term ends as if its lease were lost, and the next one begins with admission."""

@@ -18,10 +18,11 @@ from seaweedmq.model.cluster import ClusterIdentity, StorageMarker
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.segment import SegmentId
 from seaweedmq.model.topic import TopicName, TopicSpec
-from seaweedmq.ports import Delete, Put
+from seaweedmq.ports import Delete, Put, Snapshot
 from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp
 from tests.broker.bed import NAME, Bed, Faults, Host, story, values
 from tests.broker.upkeep.test_maintenance import QUICK
+from tests.sim.machines.meta import SimMetaStore
 
 OTHER = TopicName("test", "other")
 MARKER_KEPT_S = 3.0
@@ -242,6 +243,31 @@ async def test_a_recovery_under_running_brokers_is_followed(bed: Bed) -> None:
     assert marker(bed).position == (1, bed.etcd.server.revision)
     reader = await host.subscriber()
     assert await reader.until(3) == values(1, 3)
+
+
+@story
+async def test_a_broker_registers_again_once_its_view_is_of_the_recovered_cluster(bed: Bed) -> None:
+    """It may lead at once: by metadata from before the recovery it would drop what groups committed since."""
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    await asyncio.sleep(MARKER_KEPT_S)
+    mine = identity(bed)
+    bed.etcd.run(bed.etcd.server.restore, Backup())
+    await asyncio.sleep(DISCOVERED_S)
+    listing = SimMetaStore.list
+
+    async def slow_list(self: SimMetaStore, prefix: str) -> Snapshot:
+        await asyncio.sleep(DISCOVERED_S if prefix == keys.ROOT else 0)
+        return await listing(self, prefix)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SimMetaStore, "list", slow_list)
+        put_identity(bed, ClusterIdentity(cluster_id=mine.cluster_id, generation=1))
+        await bed.until(lambda: bed.etcd.server.list(keys.BROKERS).entries)
+        found = host.inspect.view.cluster
+        assert found is not None
+        assert found.generation == 1
+    await serves(host)
 
 
 def put_identity(bed: Bed, found: ClusterIdentity) -> None:
