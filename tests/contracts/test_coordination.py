@@ -242,7 +242,9 @@ async def test_exactly_one_of_many_leads(backend: Backend) -> None:
         leader = await leader_among(those, 2.0)
         for _ in range(10):
             await asyncio.sleep(TTL_S / 4)
-            assert leading(those) == [leader.name]
+            assert leading(those) in ([leader.name], []), "late renewals show no leader, never two"
+        async with asyncio.timeout(TTL_S):
+            await leader.election.wait_leading()
         assert view.leader == leader.name
 
 
