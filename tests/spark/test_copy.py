@@ -47,11 +47,10 @@ CHANGES_MAX = 100
 SETTINGS = {
     "log_roll_age_s": 0.5,
     "maintenance_interval_s": 0.2,
-    "log_grace_s": 5.0,
+    "log_grace_s": 0.5,
     "conversion_delay_s_max": 0.1,
 }
-"""Logs become tables and go while a batch is read: what is repeated is read from other files. Only logs name
-the publishers of their records, so they stay longer than a broker is away whose lease ends on a busy machine."""
+"""Logs become tables and go while a batch is read: what is repeated is read from other files."""
 
 
 class Point(Enum):
