@@ -189,8 +189,8 @@ async def test_missing_replicas_are_shown_to_every_client_until_the_broker_is_ba
     async def until_seen(count: int) -> list[list[int]]:
         """The replicas that all clients show once they agree that so many of them are in sync.
 
-        Each client asks another broker, and brokers hear of a change one after the other. A segment also goes on
-        without a broker before its lease ends: until then kafka-python may choose it, and asks it only once.
+        Each client asks another broker, and brokers learn a change one after the other. A segment also
+        continues without a broker before its lease ends: until then kafka-python may choose it, and asks it only once.
         """
         async for attempt in AsyncRetrying(
             retry=retry_if_exception_type((KafkaConnectionError, AssertionError)),
