@@ -41,6 +41,9 @@ class PublishReady:
     in_flight_bytes_max: int
     message_bytes_max: int = LARGE_MESSAGE_BYTES
     """Most frames of one message; a larger frame is sent as ``FrameHead`` and pieces."""
+    is_new_epoch: bool = False
+    """An earlier epoch of the producer is remembered, with what it stored: of this one nothing is stored. Otherwise
+    ``next_sequence`` may be the client's own word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,8 @@ class PublishSealed:
     recent: tuple[FrameAck, ...]
     """The producer's last committed frames, so that a lost acknowledgement can be made good."""
     successors: tuple[int, ...]
+    is_new_epoch: bool = False
+    """The same as that of :class:`PublishReady`."""
 
 
 PublishRequest: TypeAlias = PublishOpen | FrameHead | PublishFrames

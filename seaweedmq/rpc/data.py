@@ -89,6 +89,7 @@ def encode_publish_reply(reply: PublishReply) -> bytes:
                     in_flight_frames_max=reply.in_flight_frames_max,
                     in_flight_bytes_max=reply.in_flight_bytes_max,
                     message_bytes_max=reply.message_bytes_max,
+                    is_new_epoch=reply.is_new_epoch,
                 )
             )
         case PublishSealed():
@@ -98,6 +99,7 @@ def encode_publish_reply(reply: PublishReply) -> bytes:
                     next_sequence=reply.next_sequence,
                     recent=[_write_ack(ack) for ack in reply.recent],
                     successors=reply.successors,
+                    is_new_epoch=reply.is_new_epoch,
                 )
             )
     return message.SerializeToString()
@@ -116,6 +118,7 @@ def decode_publish_reply(data: Frames) -> PublishReply:
                 in_flight_frames_max=message.ready.in_flight_frames_max,
                 in_flight_bytes_max=message.ready.in_flight_bytes_max,
                 message_bytes_max=message.ready.message_bytes_max or LARGE_MESSAGE_BYTES,
+                is_new_epoch=message.ready.is_new_epoch,
             )
         case "sealed":
             return PublishSealed(
@@ -123,6 +126,7 @@ def decode_publish_reply(data: Frames) -> PublishReply:
                 next_sequence=message.sealed.next_sequence,
                 recent=tuple(_read_ack(ack) for ack in message.sealed.recent),
                 successors=tuple(message.sealed.successors),
+                is_new_epoch=message.sealed.is_new_epoch,
             )
         case _:
             raise types.unknown_kind(message)

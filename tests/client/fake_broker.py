@@ -481,6 +481,7 @@ class FakeBroker:
         if stored.meta.primary != self.id or stored.meta.epoch != opening.epoch:
             raise StaleMetadata(f"{self.id} is not the primary of {stored.meta}")
         intake = Intake(MemoryBudget(1 << 30))
+        is_new_epoch = stored.producers.is_new_epoch(opening.producer_id, opening.producer_epoch)
         yield PublishReady(
             next_sequence=stored.producers.open(
                 opening.producer_id, opening.producer_epoch, opening.first_sequence, now=0.0
@@ -489,6 +490,7 @@ class FakeBroker:
             in_flight_frames_max=cluster.in_flight_frames_max,
             in_flight_bytes_max=32 << 20,
             message_bytes_max=intake.message_bytes_max,
+            is_new_epoch=is_new_epoch,
         )
         acks: deque[FrameAck] = deque()
         stream = cluster.open_stream()
@@ -588,11 +590,13 @@ class FakeBroker:
         state = stored.producers.state(opening.producer_id)
         if state is not None and state.producer_epoch != opening.producer_epoch:
             state = None  # an earlier one's, of which nothing is said here
+        is_new_epoch = stored.producers.is_new_epoch(opening.producer_id, opening.producer_epoch)
         return PublishSealed(
             end_offset=stored.end,
             next_sequence=opening.first_sequence if state is None else state.next_sequence,
             recent=state.recent if state is not None and self.cluster.recent_known else (),
             successors=stored.meta.successors,
+            is_new_epoch=is_new_epoch,
         )
 
     # --- subscribe ---------------------------------------------------------------------------------------------------

@@ -49,9 +49,12 @@ PUBLISH_REPLIES = st.one_of(
         in_flight_frames_max=U32,
         in_flight_bytes_max=U64,
         message_bytes_max=st.integers(1, 2**64 - 1),
+        is_new_epoch=st.booleans(),
     ),
     st.builds(PublishAck, ACKS),
-    st.builds(PublishSealed, end_offset=U64, next_sequence=U64, recent=ACKS, successors=IDS),
+    st.builds(
+        PublishSealed, end_offset=U64, next_sequence=U64, recent=ACKS, successors=IDS, is_new_epoch=st.booleans()
+    ),
 )
 STARTS = st.builds(Start, st.sampled_from(StartKind), st.integers(-(2**63), 2**63 - 1))
 SUBSCRIBE_REQUESTS = st.one_of(

@@ -67,6 +67,7 @@ class PublishService:
                 in_flight_frames_max=self._config.stream_in_flight_frames_max,
                 in_flight_bytes_max=self._config.stream_in_flight_bytes_max,
                 message_bytes_max=intake.message_bytes_max,
+                is_new_epoch=stream.is_new_epoch,
             )
             async with aclosing(stream.serve(requests)) as acknowledgements:
                 async for acks in acknowledgements:
@@ -86,12 +87,14 @@ class PublishService:
         """A stream that appends from now on. In one step with the end of the producer's earlier stream: a client that
         reconnected numbers its frames from where it is told to begin, and a frame still on its way must not take one of
         those numbers."""
+        is_new_epoch = segment.log.producers.is_new_epoch(opening.producer_id, opening.producer_epoch)
         next_sequence = segment.open_producer(opening.producer_id, opening.producer_epoch, opening.first_sequence)
         older = self.latest.get((segment, opening.producer_id))
         if older is not None:
             older.supersede()
         appender = Appender(segment, self._lookup, frame_bytes_max=self._config.frame_bytes_max)
-        stream = _Stream(opening, appender, intake, next_sequence, self._config.stream_in_flight_frames_max)
+        in_flight = self._config.stream_in_flight_frames_max
+        stream = _Stream(opening, appender, intake, next_sequence, in_flight, is_new_epoch=is_new_epoch)
         self.latest[segment, opening.producer_id] = stream
         return stream
 
@@ -112,6 +115,9 @@ class PublishService:
             next_sequence=next_sequence,
             recent=recent,
             successors=segment.successors,
+            is_new_epoch=self._lookup.sealed_producers.is_new_epoch(
+                topic, segment, opening.producer_id, opening.producer_epoch
+            ),
         )
 
 
@@ -123,12 +129,21 @@ class _Stream:
     """One stream's frames between arrival and acknowledgement, in order."""
 
     def __init__(
-        self, opening: PublishOpen, appender: Appender, intake: Intake, next_sequence: int, in_flight_frames_max: int
+        self,
+        opening: PublishOpen,
+        appender: Appender,
+        intake: Intake,
+        next_sequence: int,
+        in_flight_frames_max: int,
+        *,
+        is_new_epoch: bool,
     ) -> None:
         self.opening = opening
         self.segment = appender.segment
         self.next_sequence = next_sequence
         """Where it begins."""
+        self.is_new_epoch = is_new_epoch
+        """As the client is told."""
         self.settled = min(opening.first_sequence, next_sequence)
         """The producer repeats nothing below: it has said so, was told to begin there, or got it acknowledged."""
         self._appender = appender

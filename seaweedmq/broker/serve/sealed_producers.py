@@ -75,6 +75,11 @@ class SealedProducers:
         """Producers by id, as the record of the segment names them."""
         return self._recorded.of(topic, segment)
 
+    def is_new_epoch(self, topic: Topic, segment: Segment, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the record names the producer with an earlier epoch: of this one the segment holds nothing."""
+        recorded = self.recorded(topic, segment).get(producer_id)
+        return recorded is not None and recorded.producer_epoch < producer_epoch
+
     async def recovered(self, topic: Topic, segment: Segment) -> "FoundProducers":
         """Producers as the log files have them, read once for all who ask. Raises as ``recover_segment``."""
         return await self._recovered.of(topic, segment)

@@ -5,8 +5,8 @@ now, which sends from where the segment is, until its rows are acknowledged or t
 but what is out: after a lost stream the rows are read again.
 
 Brokers know what a producer has stored for as long as a client may repeat it. Who goes on with somebody else's batch
-later than that asks each segment whether it knows the producer, by a first sequence that nobody has; and if it does
-not, has the files searched.
+later than that asks each segment whether it knows the producer, by a first sequence that nobody has; and if it knows
+neither this batch nor an earlier one, has the files searched.
 """
 
 import asyncio
@@ -273,6 +273,7 @@ class ReplayedBatch:
         address = self._cluster.address_of(description, segment)
 
         known: int | None = None
+        is_new_epoch = False
         answered = asyncio.Event()
 
         async def question() -> AsyncIterator[PublishRequest]:
@@ -283,11 +284,11 @@ class ReplayedBatch:
         async with conversation(self._cluster, address, lambda api: api.publish(question()), str(segment)) as talk:
             async for reply in talk.replies:
                 if not isinstance(reply, PublishAck):
-                    known = reply.next_sequence
+                    known, is_new_epoch = reply.next_sequence, is_new_epoch or reply.is_new_epoch
                     answered.set()
         if known is None:
             raise Unavailable(f"broker {address} ended the stream to {segment}")
-        if known >= NOBODYS_SEQUENCE:
+        if known >= NOBODYS_SEQUENCE and not is_new_epoch:
             found = await self._offload(partial(search, segment, target.reached))
             target.reached = Reached(max(found, target.reached.sequence), target.reached.offset)
         target.asked = True

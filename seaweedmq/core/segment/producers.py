@@ -56,6 +56,12 @@ class ProducerTable:
 
     # --- the primary's side -------------------------------------------------------------------------------------------
 
+    def is_new_epoch(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether an earlier epoch of the producer is remembered, with what it stored: of this one nothing is. Ask
+        before :meth:`open`, which begins the epoch."""
+        known = self._producers.get(producer_id)
+        return known is not None and known.epoch < producer_epoch and len(known.frames) > 0
+
     def open(self, producer_id: int, producer_epoch: int, first_sequence: int, now: float) -> int:
         """A stream of the producer, which repeats nothing below ``first_sequence``, begins; return the sequence it goes
         on from. It is not forgotten before :meth:`close`.

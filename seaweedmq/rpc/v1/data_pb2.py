@@ -26,7 +26,7 @@ from seaweedmq.rpc.v1 import channels_pb2 as seaweedmq_dot_v1_dot_channels__pb2
 from seaweedmq.rpc.v1 import types_pb2 as seaweedmq_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17seaweedmq/v1/data.proto\x12\x0cseaweedmq.v1\x1a\x1bseaweedmq/v1/channels.proto\x1a\x18seaweedmq/v1/types.proto\"h\n\x0ePublishRequest\x12)\n\x04open\x18\x01 \x01(\x0b\x32\x19.seaweedmq.v1.PublishOpenH\x00\x12\x10\n\x06\x66rames\x18\x02 \x01(\x0cH\x00\x12\x0e\n\x04head\x18\x1e \x01(\x0cH\x00\x42\t\n\x07request\"\x94\x01\n\x0bPublishOpen\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07segment\x18\x02 \x01(\r\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x13\n\x0bproducer_id\x18\x04 \x01(\x04\x12\x16\n\x0eproducer_epoch\x18\x05 \x01(\r\x12\x16\n\x0e\x66irst_sequence\x18\x15 \x01(\x04\x12\x11\n\ttopic_uid\x18\x14 \x01(\x04\"\x9c\x01\n\x0cPublishReply\x12+\n\x05ready\x18\x01 \x01(\x0b\x32\x1a.seaweedmq.v1.PublishReadyH\x00\x12\'\n\x03\x61\x63k\x18\x02 \x01(\x0b\x32\x18.seaweedmq.v1.PublishAckH\x00\x12-\n\x06sealed\x18\x03 \x01(\x0b\x32\x1b.seaweedmq.v1.PublishSealedH\x00\x42\x07\n\x05reply\"\x94\x01\n\x0cPublishReady\x12\x15\n\rnext_sequence\x18\x01 \x01(\x04\x12\x17\n\x0f\x66rame_bytes_max\x18\x02 \x01(\x04\x12\x1c\n\x14in_flight_frames_max\x18\x03 \x01(\r\x12\x1b\n\x13in_flight_bytes_max\x18\x04 \x01(\x04\x12\x19\n\x11message_bytes_max\x18\x1e \x01(\x04\"M\n\x08\x46rameAck\x12\x16\n\x0e\x66irst_sequence\x18\x01 \x01(\x04\x12\x14\n\x0crecord_count\x18\x02 \x01(\r\x12\x13\n\x0b\x62\x61se_offset\x18\x03 \x01(\x04\"4\n\nPublishAck\x12&\n\x06\x66rames\x18\x01 \x03(\x0b\x32\x16.seaweedmq.v1.FrameAck\"v\n\rPublishSealed\x12\x12\n\nend_offset\x18\x01 \x01(\x04\x12\x15\n\rnext_sequence\x18\x02 \x01(\x04\x12&\n\x06recent\x18\x03 \x03(\x0b\x32\x16.seaweedmq.v1.FrameAck\x12\x12\n\nsuccessors\x18\x04 \x03(\r\"{\n\x10SubscribeRequest\x12+\n\x04open\x18\x01 \x01(\x0b\x32\x1b.seaweedmq.v1.SubscribeOpenH\x00\x12/\n\x06\x63redit\x18\x02 \x01(\x0b\x32\x1d.seaweedmq.v1.SubscribeCreditH\x00\x42\t\n\x07request\"\x92\x01\n\rSubscribeOpen\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07segment\x18\x02 \x01(\r\x12\"\n\x05start\x18\x03 \x01(\x0b\x32\x13.seaweedmq.v1.Start\x12\x14\n\x0c\x63redit_bytes\x18\x04 \x01(\x04\x12\x11\n\ttopic_uid\x18\x14 \x01(\x04\x12\x14\n\x0cskip_missing\x18\x15 \x01(\x08\"\'\n\x0fSubscribeCredit\x12\x14\n\x0c\x63redit_bytes\x18\x01 \x01(\x04\"\xb8\x01\n\x0eSubscribeReply\x12-\n\x05ready\x18\x01 \x01(\x0b\x32\x1c.seaweedmq.v1.SubscribeReadyH\x00\x12\x10\n\x06\x66rames\x18\x02 \x01(\x0cH\x00\x12)\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x1a.seaweedmq.v1.SubscribeEndH\x00\x12\x31\n\x07skipped\x18\x04 \x01(\x0b\x32\x1e.seaweedmq.v1.SubscribeSkippedH\x00\x42\x07\n\x05reply\">\n\x0eSubscribeReady\x12\x14\n\x0cstart_offset\x18\x01 \x01(\x04\x12\x16\n\x0ehigh_watermark\x18\x02 \x01(\x04\"<\n\x10SubscribeSkipped\x12\x14\n\x0cstart_offset\x18\x01 \x01(\x04\x12\x12\n\nend_offset\x18\x02 \x01(\x04\"6\n\x0cSubscribeEnd\x12\x12\n\nend_offset\x18\x01 \x01(\x04\x12\x12\n\nsuccessors\x18\x02 \x03(\r2\x94\x01\n\x04\x44\x61ta\x12=\n\x07Publish\x12\x16.seaweedmq.v1.Envelope\x1a\x16.seaweedmq.v1.Envelope(\x01\x30\x01\x12M\n\tSubscribe\x12\x1e.seaweedmq.v1.SubscribeRequest\x1a\x1c.seaweedmq.v1.SubscribeReply(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17seaweedmq/v1/data.proto\x12\x0cseaweedmq.v1\x1a\x1bseaweedmq/v1/channels.proto\x1a\x18seaweedmq/v1/types.proto\"h\n\x0ePublishRequest\x12)\n\x04open\x18\x01 \x01(\x0b\x32\x19.seaweedmq.v1.PublishOpenH\x00\x12\x10\n\x06\x66rames\x18\x02 \x01(\x0cH\x00\x12\x0e\n\x04head\x18\x1e \x01(\x0cH\x00\x42\t\n\x07request\"\x94\x01\n\x0bPublishOpen\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07segment\x18\x02 \x01(\r\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x13\n\x0bproducer_id\x18\x04 \x01(\x04\x12\x16\n\x0eproducer_epoch\x18\x05 \x01(\r\x12\x16\n\x0e\x66irst_sequence\x18\x15 \x01(\x04\x12\x11\n\ttopic_uid\x18\x14 \x01(\x04\"\x9c\x01\n\x0cPublishReply\x12+\n\x05ready\x18\x01 \x01(\x0b\x32\x1a.seaweedmq.v1.PublishReadyH\x00\x12\'\n\x03\x61\x63k\x18\x02 \x01(\x0b\x32\x18.seaweedmq.v1.PublishAckH\x00\x12-\n\x06sealed\x18\x03 \x01(\x0b\x32\x1b.seaweedmq.v1.PublishSealedH\x00\x42\x07\n\x05reply\"\xaa\x01\n\x0cPublishReady\x12\x15\n\rnext_sequence\x18\x01 \x01(\x04\x12\x17\n\x0f\x66rame_bytes_max\x18\x02 \x01(\x04\x12\x1c\n\x14in_flight_frames_max\x18\x03 \x01(\r\x12\x1b\n\x13in_flight_bytes_max\x18\x04 \x01(\x04\x12\x19\n\x11message_bytes_max\x18\x1e \x01(\x04\x12\x14\n\x0cis_new_epoch\x18\x1f \x01(\x08\"M\n\x08\x46rameAck\x12\x16\n\x0e\x66irst_sequence\x18\x01 \x01(\x04\x12\x14\n\x0crecord_count\x18\x02 \x01(\r\x12\x13\n\x0b\x62\x61se_offset\x18\x03 \x01(\x04\"4\n\nPublishAck\x12&\n\x06\x66rames\x18\x01 \x03(\x0b\x32\x16.seaweedmq.v1.FrameAck\"\x8c\x01\n\rPublishSealed\x12\x12\n\nend_offset\x18\x01 \x01(\x04\x12\x15\n\rnext_sequence\x18\x02 \x01(\x04\x12&\n\x06recent\x18\x03 \x03(\x0b\x32\x16.seaweedmq.v1.FrameAck\x12\x12\n\nsuccessors\x18\x04 \x03(\r\x12\x14\n\x0cis_new_epoch\x18\x1f \x01(\x08\"{\n\x10SubscribeRequest\x12+\n\x04open\x18\x01 \x01(\x0b\x32\x1b.seaweedmq.v1.SubscribeOpenH\x00\x12/\n\x06\x63redit\x18\x02 \x01(\x0b\x32\x1d.seaweedmq.v1.SubscribeCreditH\x00\x42\t\n\x07request\"\x92\x01\n\rSubscribeOpen\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07segment\x18\x02 \x01(\r\x12\"\n\x05start\x18\x03 \x01(\x0b\x32\x13.seaweedmq.v1.Start\x12\x14\n\x0c\x63redit_bytes\x18\x04 \x01(\x04\x12\x11\n\ttopic_uid\x18\x14 \x01(\x04\x12\x14\n\x0cskip_missing\x18\x15 \x01(\x08\"\'\n\x0fSubscribeCredit\x12\x14\n\x0c\x63redit_bytes\x18\x01 \x01(\x04\"\xb8\x01\n\x0eSubscribeReply\x12-\n\x05ready\x18\x01 \x01(\x0b\x32\x1c.seaweedmq.v1.SubscribeReadyH\x00\x12\x10\n\x06\x66rames\x18\x02 \x01(\x0cH\x00\x12)\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x1a.seaweedmq.v1.SubscribeEndH\x00\x12\x31\n\x07skipped\x18\x04 \x01(\x0b\x32\x1e.seaweedmq.v1.SubscribeSkippedH\x00\x42\x07\n\x05reply\">\n\x0eSubscribeReady\x12\x14\n\x0cstart_offset\x18\x01 \x01(\x04\x12\x16\n\x0ehigh_watermark\x18\x02 \x01(\x04\"<\n\x10SubscribeSkipped\x12\x14\n\x0cstart_offset\x18\x01 \x01(\x04\x12\x12\n\nend_offset\x18\x02 \x01(\x04\"6\n\x0cSubscribeEnd\x12\x12\n\nend_offset\x18\x01 \x01(\x04\x12\x12\n\nsuccessors\x18\x02 \x03(\r2\x94\x01\n\x04\x44\x61ta\x12=\n\x07Publish\x12\x16.seaweedmq.v1.Envelope\x1a\x16.seaweedmq.v1.Envelope(\x01\x30\x01\x12M\n\tSubscribe\x12\x1e.seaweedmq.v1.SubscribeRequest\x1a\x1c.seaweedmq.v1.SubscribeReply(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,27 +40,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PUBLISHREPLY']._serialized_start=354
   _globals['_PUBLISHREPLY']._serialized_end=510
   _globals['_PUBLISHREADY']._serialized_start=513
-  _globals['_PUBLISHREADY']._serialized_end=661
-  _globals['_FRAMEACK']._serialized_start=663
-  _globals['_FRAMEACK']._serialized_end=740
-  _globals['_PUBLISHACK']._serialized_start=742
-  _globals['_PUBLISHACK']._serialized_end=794
-  _globals['_PUBLISHSEALED']._serialized_start=796
-  _globals['_PUBLISHSEALED']._serialized_end=914
-  _globals['_SUBSCRIBEREQUEST']._serialized_start=916
-  _globals['_SUBSCRIBEREQUEST']._serialized_end=1039
-  _globals['_SUBSCRIBEOPEN']._serialized_start=1042
-  _globals['_SUBSCRIBEOPEN']._serialized_end=1188
-  _globals['_SUBSCRIBECREDIT']._serialized_start=1190
-  _globals['_SUBSCRIBECREDIT']._serialized_end=1229
-  _globals['_SUBSCRIBEREPLY']._serialized_start=1232
-  _globals['_SUBSCRIBEREPLY']._serialized_end=1416
-  _globals['_SUBSCRIBEREADY']._serialized_start=1418
-  _globals['_SUBSCRIBEREADY']._serialized_end=1480
-  _globals['_SUBSCRIBESKIPPED']._serialized_start=1482
-  _globals['_SUBSCRIBESKIPPED']._serialized_end=1542
-  _globals['_SUBSCRIBEEND']._serialized_start=1544
-  _globals['_SUBSCRIBEEND']._serialized_end=1598
-  _globals['_DATA']._serialized_start=1601
-  _globals['_DATA']._serialized_end=1749
+  _globals['_PUBLISHREADY']._serialized_end=683
+  _globals['_FRAMEACK']._serialized_start=685
+  _globals['_FRAMEACK']._serialized_end=762
+  _globals['_PUBLISHACK']._serialized_start=764
+  _globals['_PUBLISHACK']._serialized_end=816
+  _globals['_PUBLISHSEALED']._serialized_start=819
+  _globals['_PUBLISHSEALED']._serialized_end=959
+  _globals['_SUBSCRIBEREQUEST']._serialized_start=961
+  _globals['_SUBSCRIBEREQUEST']._serialized_end=1084
+  _globals['_SUBSCRIBEOPEN']._serialized_start=1087
+  _globals['_SUBSCRIBEOPEN']._serialized_end=1233
+  _globals['_SUBSCRIBECREDIT']._serialized_start=1235
+  _globals['_SUBSCRIBECREDIT']._serialized_end=1274
+  _globals['_SUBSCRIBEREPLY']._serialized_start=1277
+  _globals['_SUBSCRIBEREPLY']._serialized_end=1461
+  _globals['_SUBSCRIBEREADY']._serialized_start=1463
+  _globals['_SUBSCRIBEREADY']._serialized_end=1525
+  _globals['_SUBSCRIBESKIPPED']._serialized_start=1527
+  _globals['_SUBSCRIBESKIPPED']._serialized_end=1587
+  _globals['_SUBSCRIBEEND']._serialized_start=1589
+  _globals['_SUBSCRIBEEND']._serialized_end=1643
+  _globals['_DATA']._serialized_start=1646
+  _globals['_DATA']._serialized_end=1794
 # @@protoc_insertion_point(module_scope)

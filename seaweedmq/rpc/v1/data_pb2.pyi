@@ -145,6 +145,7 @@ class PublishReady(_message.Message):
     IN_FLIGHT_FRAMES_MAX_FIELD_NUMBER: _builtins.int
     IN_FLIGHT_BYTES_MAX_FIELD_NUMBER: _builtins.int
     MESSAGE_BYTES_MAX_FIELD_NUMBER: _builtins.int
+    IS_NEW_EPOCH_FIELD_NUMBER: _builtins.int
     next_sequence: _builtins.int
     """The producer's sequences below are stored already. Sequences count its records in this segment, from 0."""
     frame_bytes_max: _builtins.int
@@ -154,6 +155,8 @@ class PublishReady(_message.Message):
     in_flight_bytes_max: _builtins.int
     message_bytes_max: _builtins.int
     """Largest `frames` of one message on this stream: at least 64 KiB, more if the broker has memory to set aside for it."""
+    is_new_epoch: _builtins.bool
+    """An earlier epoch of the producer is remembered, with what it stored: of this epoch nothing is stored here."""
     def __init__(
         self,
         *,
@@ -162,10 +165,11 @@ class PublishReady(_message.Message):
         in_flight_frames_max: _builtins.int = ...,
         in_flight_bytes_max: _builtins.int = ...,
         message_bytes_max: _builtins.int = ...,
+        is_new_epoch: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["frame_bytes_max", b"frame_bytes_max", "in_flight_bytes_max", b"in_flight_bytes_max", "in_flight_frames_max", b"in_flight_frames_max", "message_bytes_max", b"message_bytes_max", "next_sequence", b"next_sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["frame_bytes_max", b"frame_bytes_max", "in_flight_bytes_max", b"in_flight_bytes_max", "in_flight_frames_max", b"in_flight_frames_max", "is_new_epoch", b"is_new_epoch", "message_bytes_max", b"message_bytes_max", "next_sequence", b"next_sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -230,9 +234,12 @@ class PublishSealed(_message.Message):
     NEXT_SEQUENCE_FIELD_NUMBER: _builtins.int
     RECENT_FIELD_NUMBER: _builtins.int
     SUCCESSORS_FIELD_NUMBER: _builtins.int
+    IS_NEW_EPOCH_FIELD_NUMBER: _builtins.int
     end_offset: _builtins.int
     next_sequence: _builtins.int
     """Of this producer: everything below is committed here, nothing else ever will be."""
+    is_new_epoch: _builtins.bool
+    """The same as that of PublishReady."""
     @_builtins.property
     def recent(self) -> _containers.RepeatedCompositeFieldContainer[Global___FrameAck]:
         """The producer's last committed frames, in place of acknowledgements that were lost."""
@@ -246,10 +253,11 @@ class PublishSealed(_message.Message):
         next_sequence: _builtins.int = ...,
         recent: _abc.Iterable[Global___FrameAck] | None = ...,
         successors: _abc.Iterable[_builtins.int] | None = ...,
+        is_new_epoch: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_offset", b"end_offset", "next_sequence", b"next_sequence", "recent", b"recent", "successors", b"successors"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_offset", b"end_offset", "is_new_epoch", b"is_new_epoch", "next_sequence", b"next_sequence", "recent", b"recent", "successors", b"successors"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

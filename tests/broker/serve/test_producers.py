@@ -209,6 +209,26 @@ async def test_an_older_epoch_ends_no_stream_of_a_newer_one(bed: Bed) -> None:
     await newer.store(2)
 
 
+@story
+async def test_a_newer_epoch_is_told_that_nothing_of_it_is_there_if_what_an_older_one_stored_is_remembered(
+    bed: Bed,
+) -> None:
+    hosts = await bed.cluster(2, SMALL)
+    await bed.topic(hosts[0])
+    primary = await bed.primary(hosts[0])
+    first = await primary.publisher()
+    assert not first.ready.is_new_epoch, "the producer is unknown"
+    await first.store(2)
+    assert not (await primary.publisher()).ready.is_new_epoch, "the same epoch continues"
+    assert (await primary.publisher(epoch=1)).ready.is_new_epoch
+    assert not (await primary.publisher(epoch=2)).ready.is_new_epoch, "of epoch 1 nothing is stored"
+    third = await primary.publisher(9)
+    await third.store(2)
+    await primary.api.call(SealSegment(NAME, 0))
+    sealed = [await _ask(hosts[0], 9, 1 << 62, epoch=epoch) for epoch in (0, 1)]
+    assert [(each.next_sequence, each.is_new_epoch) for each in sealed] == [(2, False), (1 << 62, True)]
+
+
 # --- sealed segments --------------------------------------------------------------------------------------------------
 
 
@@ -229,9 +249,9 @@ async def _sealed_with_records_in_flight(bed: Bed, host: Host, count: int) -> li
     return publishers
 
 
-async def _ask(host: Host, producer: int, first: int) -> PublishSealed:
+async def _ask(host: Host, producer: int, first: int, *, epoch: int = 0) -> PublishSealed:
     stream = host.publish_stream()
-    await stream.send(replace(OPEN, producer_id=producer, first_sequence=first))
+    await stream.send(replace(OPEN, producer_id=producer, producer_epoch=epoch, first_sequence=first))
     sealed = await stream.receive()
     assert isinstance(sealed, PublishSealed), sealed
     return sealed

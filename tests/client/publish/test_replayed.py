@@ -320,6 +320,43 @@ async def test_who_comes_late_need_not_ask_the_files_where_brokers_know_the_prod
     check(cluster, {0: 20})
 
 
+async def test_who_comes_late_need_not_ask_the_files_where_brokers_know_an_earlier_batch() -> None:
+    def search(segment: Segment, reached: Reached) -> int:
+        raise AssertionError("brokers know that nothing of this batch is there")
+
+    cluster = one_segment()
+    first = Driver(cluster, 0, staged(0, 20, (WHOLE_RING,), random.Random(1)), 1)
+    first.start()
+    assert first.task is not None
+    await first.task
+    second = Driver(cluster, 1, staged(1, 20, (WHOLE_RING,), random.Random(2)), 2)
+    second.search = search
+    second.start()
+    assert second.task is not None
+    await second.task
+    check(cluster, {0: 20, 1: 20})
+
+
+async def test_who_comes_late_asks_the_files_where_an_earlier_batch_was_asked_for_and_is_not_known() -> None:
+    """The question itself leaves no state from which an answer could be taken."""
+    asked: list[int] = []
+
+    def search(segment: Segment, reached: Reached) -> int:
+        asked.append(segment.id)
+        raise OutOfRange("the log files are gone")
+
+    cluster = one_segment()
+    for batch in range(2):
+        driver = Driver(cluster, batch, staged(batch, 20, (WHOLE_RING,), random.Random(1)), 1)
+        driver.search = search
+        driver.start()
+        assert driver.task is not None
+        with pytest.raises(OutOfRange, match="the log files are gone"):
+            await driver.task
+    assert asked == [0, 0]
+    check(cluster, {})
+
+
 async def test_what_a_segment_lost_after_it_was_acknowledged_is_published_again() -> None:
     cluster = one_segment()
     driver = await begun_and_killed(cluster, None)
