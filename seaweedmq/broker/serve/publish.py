@@ -143,7 +143,7 @@ class _Stream:
         self.next_sequence = next_sequence
         """Where it begins."""
         self.is_new_epoch = is_new_epoch
-        """As the client is told."""
+        """What the client is told."""
         self.settled = min(opening.first_sequence, next_sequence)
         """The producer repeats nothing below: it has said so, was told to begin there, or got it acknowledged."""
         self._appender = appender

@@ -5,7 +5,7 @@ now, which sends from where the segment is, until its rows are acknowledged or t
 but what is out: after a lost stream the rows are read again.
 
 Brokers know what a producer has stored for as long as a client may repeat it. Who goes on with somebody else's batch
-later than that asks each segment whether it knows the producer, by a first sequence that nobody has; and if it knows
+later than that asks each segment whether it knows the producer, by a first sequence that no batch has; and if it knows
 neither this batch nor an earlier one, has the files searched.
 """
 
