@@ -220,6 +220,9 @@ class SegmentStore(Protocol):
     async def list_topics(self) -> list[TopicName]:
         """Return the topics that have a folder with anything in it, by name. StorageFailed."""
 
+    async def with_folder(self, topics: Collection[TopicName]) -> frozenset[TopicName]:
+        """Return those of the topics whose folder holds anything. StorageFailed."""
+
     async def list_documents(self, topic: TopicName) -> list[str]:
         """Return the names of the topic's documents; none if it has no folder. StorageFailed."""
 

@@ -65,11 +65,13 @@ class TakenIds:
             InvalidArgument: If a folder holds files of another topic.
             StorageFailed: If a folder cannot be listed.
         """
-        found = await asyncio.gather(*map(self._first_id, names), return_exceptions=True)
+        listed = sorted(await self._store.with_folder(names))
+        found = await asyncio.gather(*map(self._first_id, listed), return_exceptions=True)
         for failure in found:
             if isinstance(failure, BaseException):
                 raise failure
-        return [first for first in found if isinstance(first, int)]
+        first_ids = {name: first for name, first in zip(listed, found, strict=True) if isinstance(first, int)}
+        return [first_ids.get(name, 0) for name in names]
 
     def _is_known(self, topic: Topic) -> bool:
         return self._free.get(topic.name, (None, 0))[0] == topic.uid

@@ -103,7 +103,7 @@ def has_topics(folder: Path) -> bool:
     """Whether the folder of all namespaces holds the folder of any topic, unless that is empty."""
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as namespaces:
         for namespace in namespaces:
-            if namespace.is_dir() and any(map(_holds_something, _topic_folders(namespace.path))):
+            if namespace.is_dir() and any(map(holds_something, _topic_folders(namespace.path))):
                 return True
     return False
 
@@ -114,7 +114,8 @@ def _topic_folders(namespace: str) -> list[Path]:
     return []
 
 
-def _holds_something(folder: Path) -> bool:
+def holds_something(folder: Path) -> bool:
+    """Whether there is such a folder, and anything in it."""
     with contextlib.suppress(FileNotFoundError):
         return next(folder.iterdir(), None) is not None
     return False

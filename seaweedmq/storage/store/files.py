@@ -39,6 +39,7 @@ from seaweedmq.storage.store import claims, file_io
 from seaweedmq.storage.store import marker as markers
 from seaweedmq.storage.store.directory import (
     has_topics,
+    holds_something,
     remove_log_folder,
     scan_names,
     scan_segment,
@@ -286,6 +287,12 @@ class FileSegmentStore:
 
     async def list_topics(self) -> list[TopicName]:
         return await self._run(self._documents, "list the topics of", self.root, lambda: scan_topics(self.root))
+
+    async def with_folder(self, topics: Collection[TopicName]) -> frozenset[TopicName]:
+        def found() -> frozenset[TopicName]:
+            return frozenset(topic for topic in topics if holds_something(self.root / topic_dir(topic)))
+
+        return await self._run(self._documents, "look for topics in", self.root, found)
 
     async def list_documents(self, topic: TopicName) -> list[str]:
         folder = self.root / topic_dir(topic)

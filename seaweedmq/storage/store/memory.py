@@ -329,6 +329,10 @@ class MemorySegmentStore:
         found = {(p[1], p[2]) for p in parts if len(p) > 3 and not p[2].startswith(".") and not p[3].startswith(".")}
         return sorted(TopicName(namespace, name) for namespace, name in found)
 
+    async def with_folder(self, topics: Collection[TopicName]) -> frozenset[TopicName]:
+        await self._turn(StorageOp.LIST, TOPICS)
+        return frozenset(t for t in topics if any(path.startswith(f"{topic_dir(t)}/") for path in self.files))
+
     async def list_documents(self, topic: TopicName) -> list[str]:
         return await self._names_in(topic_dir(topic), ".json")
 

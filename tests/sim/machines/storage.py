@@ -207,6 +207,11 @@ class SimStore:
     async def list_topics(self) -> list[TopicName]:
         return await self._inner.list_topics()
 
+    async def with_folder(self, topics: Collection[TopicName]) -> frozenset[TopicName]:
+        found = await self._inner.with_folder(topics)
+        await self.disk.pause(StorageOp.LIST)
+        return found
+
     async def list_documents(self, topic: TopicName) -> list[str]:
         return await self._inner.list_documents(topic)
 

@@ -75,7 +75,7 @@ async def test_claims_need_the_marker(store: Store) -> None:
     for call in (store.read_claims(BLOCKS), store.delete_claims(BLOCKS, [5])):
         with pytest.raises(StorageFailed):
             await call
-    for other in (store.used_segments(NAME), store.deleted_topics()):
+    for other in (store.used_segments(NAME), store.with_folder([NAME]), store.deleted_topics()):
         with pytest.raises(StorageFailed):
             await other
     await store.create_marker(MARKER)
@@ -110,6 +110,15 @@ async def test_other_files_take_no_id(store: Store) -> None:
     ):
         put(store, path)
     assert await store.used_segments(NAME) == frozenset()
+
+
+async def test_topics_whose_folder_holds_anything_are_found(store: Store) -> None:
+    empty, other = TopicName("test", "empty"), TopicName("test", "orders2")
+    assert await store.with_folder([NAME, empty]) == frozenset()
+    put(store, f"{topic_dir(NAME)}/notes")
+    put(store, log_path(other, 1, 0, "b-1"))
+    assert await store.with_folder([NAME, empty, other]) == {NAME, other}
+    assert await store.with_folder([]) == frozenset()
 
 
 async def test_a_deleted_topic_is_on_record(store: Store) -> None:
