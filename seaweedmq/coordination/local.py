@@ -27,8 +27,9 @@ SNAPSHOT_ENTRIES = 10_000
 _RUN_WITH_PARENT = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-if os.getppid() == int(sys.argv[1]):  # else the parent is gone already
-    os.execv(sys.argv[2], sys.argv[2:])
+if os.getppid() != int(sys.argv[1]):
+    sys.exit(f"process {sys.argv[1]}, which starts it, is gone: the parent is {os.getppid()} now")
+os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
@@ -88,13 +89,15 @@ class LocalEtcd:
         for attempt in range(PORT_ATTEMPTS):
             ports = self._ports or _free_ports()
             await self._spawn(binary, ports)
-            if await self._is_ready(ports):
+            end = await self._until_ready(ports)
+            if end is None:
                 self._ports = ports
                 return
-            reason = await asyncio.to_thread(self._log_end)
-            taken = "address already in use" in reason
+            log = await asyncio.to_thread(self._log_end)
+            taken = "address already in use" in log
             if self._ports is not None or not taken or attempt == PORT_ATTEMPTS - 1:
-                raise Unavailable(f"etcd did not start: {reason or 'its log is empty'}")
+                told = f"ends with: {log}" if log else "is empty"
+                raise Unavailable(f"etcd did not start: it {end}, and its log {told}")
 
     async def stop(self) -> None:
         """Stop cleanly; kill it if that takes longer than a few seconds. No error if it does not run."""
@@ -180,24 +183,30 @@ class LocalEtcd:
             *([] if self._fsync else ["--unsafe-no-fsync"]),
         ]
 
-    async def _is_ready(self, ports: tuple[int, int]) -> bool:
-        """Whether it came to serve; if not, it is gone on return."""
+    async def _until_ready(self, ports: tuple[int, int]) -> str | None:
+        """None once it serves. Otherwise it is gone on return, and the answer is how it failed."""
         process = self._process
         if process is None:
             raise AssertionError("etcd was not spawned")
         ended = asyncio.create_task(process.wait())
         serving = asyncio.create_task(_until_serving(f"127.0.0.1:{ports[0]}"))
-        ready = False
+        end: str | None = "was not waited for"
         try:
             await asyncio.wait((ended, serving), timeout=self._start_timeout_s, return_when=asyncio.FIRST_COMPLETED)
-            ready = serving.done() and not ended.done()
+            if ended.done():
+                end = _way_of_ending(ended.result())
+            elif serving.done():
+                serving.result()  # raises what it did not expect
+                end = None
+            else:
+                end = f"did not serve within {self._start_timeout_s:g} s"
         finally:
             ended.cancel()
             serving.cancel()
             await asyncio.gather(ended, serving, return_exceptions=True)
-            if not ready:
+            if end is not None:
                 await self.kill()
-        return ready
+        return end
 
     @property
     def _log_path(self) -> Path:
@@ -205,6 +214,11 @@ class LocalEtcd:
 
     def _log_end(self) -> str:
         return self._log_path.read_text(errors="replace")[-600:].strip()
+
+
+def _way_of_ending(status: int) -> str:
+    """``status`` as a process reports it: below 0 it is the number of a signal."""
+    return f"ended with exit status {status}" if status >= 0 else f"was ended by {signal.Signals(-status).name}"
 
 
 def _free_ports() -> tuple[int, int]:

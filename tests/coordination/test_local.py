@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,9 +51,29 @@ async def test_why_it_did_not_start_is_told(tmp_path: Path) -> None:
     (tmp_path / "etcd").mkdir()
     (tmp_path / "etcd" / "data").write_text("not a directory")
     etcd = LocalEtcd(tmp_path / "etcd")
-    with pytest.raises(Unavailable, match="not a directory"):
+    with pytest.raises(Unavailable, match=r"(?s)it ended with exit status 1, and its log ends with: .*not a directory"):
         await etcd.start()
     assert etcd.pid is None
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("program", "timeout_s", "told"),
+    [
+        ("import os; os.kill(os.getpid(), 9)", 20.0, "it was ended by SIGKILL"),
+        ("import time; time.sleep(60)", 0.5, "it did not serve within 0.5 s"),
+    ],
+)
+async def test_an_etcd_that_says_nothing_is_told_by_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, timeout_s: float, told: str
+) -> None:
+    binary = tmp_path / "silent"
+    binary.write_text(f"#!{sys.executable}\n{program}\n")
+    binary.chmod(0o755)
+    monkeypatch.setattr(local, "etcd_binary", lambda: binary)
+    with pytest.raises(Unavailable) as raised:
+        await LocalEtcd(tmp_path / "etcd", start_timeout_s=timeout_s).start()
+    assert str(raised.value) == f"etcd did not start: {told}, and its log is empty"
 
 
 @pytest.mark.integration
