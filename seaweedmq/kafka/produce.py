@@ -30,6 +30,7 @@ from seaweedmq.model.config import MIB
 from seaweedmq.model.frames import Frames
 from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.topic_settings import TimestampType, TopicSettings
+from seaweedmq.runtime.later import Later
 from seaweedmq.runtime.one_at_a_time import OneAtATime
 
 TIMEOUT_S_MAX = 300.0
@@ -105,7 +106,9 @@ class ProduceRoom:
             (wanted, [await self._append(request, wanted, part, deadline) for part in wanted.partition_data])
             for wanted in body.topic_data
         ]
-        return self._silence(topics) if body.acks == ACKS_NONE else self._reply(request.version, topics, deadline)
+        if body.acks == ACKS_NONE:
+            return Later(partial(self._silence, topics))
+        return Later(partial(self._reply, request.version, topics, deadline))
 
     async def _silence(self, topics: Sequence[tuple[Any, Sequence[_Appended | _Failed]]]) -> None:
         """For who wants to hear of nothing, and sees from the end of its connection that something failed."""

@@ -21,6 +21,7 @@ from seaweedmq.model.config import KIB, MIB
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.publish import PublishFrames
 from seaweedmq.model.topic import Scaling, TopicName
+from seaweedmq.runtime.later import Later
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import Bed, story
 from tests.kafka.doors import NO_PRODUCER, Door, batch, doors, more_doors, records_of
@@ -50,6 +51,18 @@ async def leader_of(bed: Bed, opened: list[Door], partition: int = 0) -> Door:
 def replicas_of(door: Door) -> int:
     """Of the partition's open segment, as its broker knows it; 0: there is none."""
     return sum(len(segment.replicas) for segment in door.host.inspect.view.open_of(ORDERS).values())
+
+
+@story
+async def test_a_reply_that_nobody_waits_for_any_more_may_be_dropped(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door)
+    make = messages.ProduceRequest.TopicProduceData
+    data = [make(name="orders", partition_data=[make.PartitionProduceData(index=0, records=batch(b"a"))])]
+    for acks in (0, -1):
+        request = door.request(API.PRODUCE, 9, acks=acks, timeout_ms=30_000, topic_data=data)
+        waiting = await bed.network.spawn(door.host.owner, door.begin(request))
+        assert isinstance(waiting, Later), "a coroutine that is never awaited leaves a warning"
 
 
 @story
