@@ -132,6 +132,11 @@ class Play:
                     return
                 await asyncio.sleep(AGAIN_S)
 
+    async def hang_up(self, on: str = "") -> None:
+        """End a connection, with whatever was asked on it."""
+        if on in self._connections:
+            await self._connections.pop(on).close()
+
     async def _connection(self, name: str) -> Script:
         if name not in self._connections:
             self._connections[name] = Script(*await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 20))
