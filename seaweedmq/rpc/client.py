@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 import grpc.aio
 
-from seaweedmq.errors import Closed
+from seaweedmq.errors import Closed, InvalidArgument
 from seaweedmq.model.broker import BrokerLoad
 from seaweedmq.model.calls import Call
 from seaweedmq.model.frames import PROTOCOL_VERSION
@@ -147,8 +147,12 @@ class _GrpcBroker:
 
     async def call(self, request: Call[R]) -> R:
         method: Unary[Any, R] = METHODS[type(request)]
+        try:
+            encoded = method.encode_request(request)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise InvalidArgument(f"{method.name} cannot be sent, correct its arguments: {error}") from error
         make = self._together[method.service].call if type(request) in TOGETHER else self._alone
-        reply = await make(method, method.encode_request(request), method.timeout_s or self._timeout_s)
+        reply = await make(method, encoded, method.timeout_s or self._timeout_s)
         return method.decode_reply(reply)
 
     async def _alone(self, method: Unary[Any, Any], request: bytes, timeout_s: float) -> bytes:
