@@ -157,10 +157,19 @@ def _header_items(row: Row, number: int) -> list[tuple[str, bytes | None]] | Non
     headers = row.get("headers")
     if headers is None:
         return None
+    if isinstance(headers, list):
+        return [_header_item(item, number) for item in headers]
     if not isinstance(headers, dict):
-        raise InvalidArgument(f"line {number}: headers is not an object of names and values")
+        raise InvalidArgument(f"line {number}: headers is neither an object nor a list of [name, value]")
     encodings = row.get("headers_encoding") or {}
     return [(name, _bytes(value, encodings.get(name), f"header {name!r}", number)) for name, value in headers.items()]
+
+
+def _header_item(item: Any, number: int) -> tuple[str, bytes | None]:
+    match item:
+        case [str() as name, value, *encoding] if len(encoding) <= 1:
+            return name, _bytes(value, encoding[0] if encoding else None, f"header {name!r}", number)
+    raise InvalidArgument(f'line {number}: header {item!r:.100} is not [name, value] or [name, value, "base64"]')
 
 
 # --- topics with a schema, in ---------------------------------------------------------------------------------------

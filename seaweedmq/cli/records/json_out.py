@@ -3,7 +3,9 @@
 A record of a plain topic is `{"segment", "offset", "timestamp", "key", "value", "headers"}`; in topics with partitions
 `"partition"` follows the segment. Bytes that are not UTF-8
 are base64, and a field `key_encoding`, `value_encoding` or `headers_encoding` says `"base64"` (of headers: an object
-naming those concerned). A record of a topic with a schema has its columns as an object in `value`.
+naming those concerned). Headers are an object, and where a name is repeated a list of `[name, value]`, in their order,
+with `[name, value, "base64"]` for bytes that are not UTF-8. A record of a topic with a schema has its columns as an
+object in `value`.
 """
 
 import base64
@@ -123,6 +125,13 @@ def _headers(column: pa.Array) -> list[str]:
 
 
 def _header_text(items: Sequence[tuple[str, bytes | None]]) -> str:
+    if len({name for name, _ in items}) < len(items):
+        return json.dumps([_header_item(name, value) for name, value in items], ensure_ascii=False)
     encoded: list[str] = []
     text = json.dumps({name: _plain(value, name, encoded) for name, value in items}, ensure_ascii=False)
     return text + (f',"headers_encoding":{json.dumps(dict.fromkeys(encoded, BASE64))}' if encoded else "")
+
+
+def _header_item(name: str, value: bytes | None) -> list[Any]:
+    encoded: list[str] = []
+    return [name, _plain(value, name, encoded), *([BASE64] if encoded else ())]

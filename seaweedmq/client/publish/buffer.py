@@ -21,7 +21,7 @@ from threading import get_ident
 from typing import Protocol, TypeAlias
 
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.publish.arguments import Headers, as_bytes, as_headers
+from seaweedmq.client.publish.arguments import HeaderPairs, Headers, as_bytes, as_headers
 from seaweedmq.client.publish.batch import Batch
 from seaweedmq.client.publish.framing import FRAME_BYTES_MAX
 from seaweedmq.client.publish.promise import BatchPromise
@@ -192,7 +192,7 @@ class RecordBuffer:
         self,
         value: bytes,
         key: bytes | None,
-        headers: dict[str, bytes] | None,
+        headers: HeaderPairs | None,
         time_us: int | None,
         size: int,
         timeout: float | None,
@@ -377,7 +377,7 @@ RecordBuffer.send.__qualname__ = "Publisher.send"
 
 
 def _put(
-    batch: Batch, value: bytes, key: bytes | None, headers: dict[str, bytes] | None, time_us: int | None, size: int
+    batch: Batch, value: bytes, key: bytes | None, headers: HeaderPairs | None, time_us: int | None, size: int
 ) -> Sent:
     """Requires the lock."""
     batch.filled_bytes += size
