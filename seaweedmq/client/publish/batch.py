@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from seaweedmq.client.publish.arguments import HeaderPairs
-from seaweedmq.client.publish.promise import BatchPromise
+from seaweedmq.client.publish.promise import NO_THREAD, BatchPromise
 from seaweedmq.client.publish.rows import Rows
 from seaweedmq.codec.arrays import array_of, binary_of
 from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP
@@ -27,7 +27,12 @@ class Batch:
     )  # fmt: skip
 
     def __init__(
-        self, limit_bytes: int, timestamp_us: int, deadline_s: float, on_settled: "Callable[[Batch], None]"
+        self,
+        limit_bytes: int,
+        timestamp_us: int,
+        deadline_s: float,
+        on_settled: "Callable[[Batch], None]",
+        loop_thread: int = NO_THREAD,
     ) -> None:
         self.limit_bytes = limit_bytes
         """Bytes it may grow to; -1 when it takes no more."""
@@ -43,7 +48,7 @@ class Batch:
         self.timestamps: list[int | None] | None = None
         self.has_extras = False
         """Some record brought headers or a timestamp, so every later one is put with ``put_extras``."""
-        self.promise = BatchPromise(deadline_s, partial(on_settled, self))
+        self.promise = BatchPromise(deadline_s, partial(on_settled, self), loop_thread)
 
     def put_extras(self, index: int, headers: HeaderPairs | None, timestamp_us: int | None) -> None:
         """Headers and timestamp of record ``index``; records before it had none unless they were put here too."""

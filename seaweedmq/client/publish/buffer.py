@@ -335,7 +335,8 @@ class RecordBuffer:
                 self._post(self._owner.on_work)
             return None
         limit = max(self.batch_bytes, size)
-        batch = Batch(limit, self._wall_us(), self._clock() + self._delivery_timeout_s, self._owner.on_settled)
+        deadline_s = self._clock() + self._delivery_timeout_s
+        batch = Batch(limit, self._wall_us(), deadline_s, self._owner.on_settled, self._loop_thread)
         self._reserved_bytes = limit
         self.used_bytes += limit
         self._batch = batch

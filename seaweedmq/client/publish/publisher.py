@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
+from threading import get_ident
 from types import TracebackType
 from typing import Any, Self
 
@@ -223,7 +224,7 @@ class Publisher:
             description = await self._cluster.call(f"give {self._topic} a schema", AdoptSchema(self._topic, data, uid))
             self._view.know(description)
         batches, flags = fit(table, self._outbox.schema, key, timestamp)
-        promise = SentTable(sum(b.num_rows for b in batches))
+        promise = SentTable(sum(b.num_rows for b in batches), get_ident())
         job = TableJob(batches, flags, sum(b.nbytes for b in batches), self._cluster.env.wall_us(), promise)
         promise.on_settled = lambda: self.on_settled(job)
         return job
