@@ -67,7 +67,16 @@ def packed(compression: int, data: bytes) -> bytes:
     """Compressed, snappy as one raw block."""
     if compression == SNAPPY:
         return bytes(cramjam.snappy.compress_raw(data))
-    return bytes({GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cramjam.zstd}[compression].compress(data))
+    if compression == LZ4:
+        return lz4_frame(data)
+    return bytes({GZIP: cramjam.gzip, ZSTD: cramjam.zstd}[compression].compress(data))
+
+
+def lz4_frame(data: bytes, *, linked: bool = False, content_checksum: bool = False) -> bytes:
+    """An LZ4 frame. Kafka's clients do not link its blocks; lz4's own libraries do by default."""
+    packer = cramjam.lz4.Compressor(block_linked=linked, content_checksum=content_checksum)
+    packer.compress(data)
+    return bytes(packer.finish())
 
 
 def frame_bytes(batch: bytes, base_offset: int = 0, slot: int = 0) -> bytes:

@@ -17,7 +17,8 @@ from seaweedmq.codec.kafka.columns import (
     timestamps_between,
     unpacked_records,
 )
-from seaweedmq.codec.kafka.header import BatchHeader, batch_bytes, check_crc, patched_head, read_header
+from seaweedmq.codec.kafka.compression import check_readable
+from seaweedmq.codec.kafka.header import HEADER_BYTES, BatchHeader, batch_bytes, check_crc, patched_head, read_header
 from seaweedmq.codec.kafka.header import with_append_time as _with_append_time
 from seaweedmq.codec.kafka.records import find_records
 from seaweedmq.codec.kafka.refusals import BatchRefused, Refusal
@@ -91,6 +92,7 @@ def check_batch(
         )
     check_crc(header, data)
     _check_header(header, has_append_time)
+    check_readable(header.compression, data[HEADER_BYTES:])
     unpacked = unpacked_records(header, data, min(unpacked_bytes_max, UNPACKED_BYTES_MAX))
     lowest, highest = _check_records(header, unpacked, compacted)
     if not TIMESTAMP_MIN_US <= lowest * US_PER_MS <= highest * US_PER_MS <= TIMESTAMP_MAX_US:
