@@ -20,8 +20,6 @@ class Batches:
     buffers: list[bytes | memoryview] = field(default_factory=list)
     size: int = 0
     """Bytes."""
-    from_files: bool = False
-    """Whether it was read from files, and should not be read again."""
 
 
 class PartitionReader:
@@ -62,7 +60,6 @@ class PartitionReader:
 
     async def _from_files(self, partition: LocalPartition, found: "_Filling") -> None:
         """Until the reply is full, or what follows is in memory or in another segment."""
-        found.batches.from_files = True
         cursor = self._cursor(partition, found.batches.next_offset)
         try:
             await self._read_on(partition, cursor, found)

@@ -13,6 +13,7 @@ from seaweedmq.codec.payload.batch import encode_frame, payload_schema
 from seaweedmq.codec.topic_schema import schema_to_bytes
 from seaweedmq.errors import StaleMetadata, Unavailable
 from seaweedmq.kafka.partitions import LeaderHint, Partitions
+from seaweedmq.kafka.reading import PartitionReader
 from seaweedmq.kafka.wire import messages
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API
@@ -120,6 +121,92 @@ async def test_a_fetch_that_gets_too_little_answers_in_time(bed: Bed) -> None:
     found = await door.fetch("orders", 0, 0, wait_ms=2_000, min_bytes=10_000)
     assert records_of(found.records) == [(0, None, b"little")]
     assert bed.loop.time() - began == pytest.approx(2.0, abs=0.2)
+
+
+@pytest.mark.parametrize("bytes_max", [100_000, 3_000])
+@story
+async def test_a_fetch_ends_at_once_where_there_is_more_than_its_reply_may_hold(bed: Bed, bytes_max: int) -> None:
+    """Whole batches stop short of the limit, and more than ``bytes_max`` never fits."""
+    [door] = await doors(bed)
+    await topic(bed, door)
+    for _ in range(8):
+        await door.produce("orders", 0, batch(b"x" * 2_000))
+    began = bed.loop.time()
+    found = await door.fetch(
+        "orders", 0, 0, wait_ms=60_000, min_bytes=10_000, partition_bytes_max=10_000, bytes_max=bytes_max
+    )
+    assert len(records_of(found.records)) == min(bytes_max, 10_000) // 2_100
+    assert bed.loop.time() - began < 1
+    door.host.broker.local.leads(ORDERS, 0).open_segment.evict(1 << 30)
+    assert records_of((await door.fetch("orders", 0, 7, wait_ms=60_000, min_bytes=10_000)).records)
+    assert bed.loop.time() - began < 2, "what is in files already is not waited for"
+
+
+@story
+async def test_fetches_that_wait_for_much_read_once(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door)
+    reads, read = list[int](), PartitionReader.read
+
+    async def counted(self: PartitionReader, partition: Any, offset: int, bytes_max: int, share: Any) -> Any:
+        reads.append(offset)
+        return await read(self, partition, offset, bytes_max, share)
+
+    monkeypatch.setattr(PartitionReader, "read", counted)
+    waiting = [asyncio.create_task(door.fetch("orders", 0, 0, wait_ms=60_000, min_bytes=18 * 1_100)) for _ in range(3)]
+    for _ in range(18):
+        await door.produce("orders", 0, batch(b"x" * 1_000))
+    assert not any(task.done() for task in waiting)
+    await door.produce("orders", 0, batch(b"x" * 1_000))
+    assert [len(records_of(found.records)) for found in await asyncio.gather(*waiting)] == [19] * 3
+    assert reads == [0] * 3
+
+
+@story
+async def test_a_partition_that_does_not_exist_does_not_end_the_wait_of_the_others(bed: Bed) -> None:
+    """A consumer that keeps a topic which was deleted would ask again thousands of times a second."""
+    [door] = await doors(bed)
+    await topic(bed, door, partitions=2)
+    make = messages.FetchRequest.FetchTopic
+
+    async def fetch(*partitions: int) -> dict[int, Code]:
+        parts = [
+            make.FetchPartition(
+                partition=number,
+                fetch_offset=0,
+                current_leader_epoch=-1,
+                last_fetched_epoch=-1,
+                log_start_offset=-1,
+                partition_max_bytes=1_000,
+            )
+            for number in partitions
+        ]
+        reply = await door.ask(
+            API.FETCH,
+            12,
+            replica_id=-1,
+            max_wait_ms=5_000,
+            min_bytes=1,
+            max_bytes=1_000,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=[make(topic="orders", partitions=parts)],
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+        return {one.partition_index: Code(one.error_code) for one in reply.responses[0].partitions}
+
+    began = bed.loop.time()
+    assert await fetch(0, 7) == {0: Code.NONE, 7: Code.UNKNOWN_TOPIC_OR_PARTITION}
+    assert bed.loop.time() - began == pytest.approx(5, abs=0.1)
+    assert await fetch(7) == {7: Code.UNKNOWN_TOPIC_OR_PARTITION}
+    assert bed.loop.time() - began == pytest.approx(5, abs=0.1), "as Apache Kafka: there is nothing to wait for"
+    waiting = asyncio.create_task(fetch(0, 1))
+    await asyncio.sleep(1)
+    await door.host.api.call(DeleteTopic(ORDERS))
+    assert set((await waiting).values()) == {Code.UNKNOWN_TOPIC_OR_PARTITION}
+    assert bed.loop.time() - began < 8
 
 
 @story
