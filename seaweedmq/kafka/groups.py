@@ -74,7 +74,7 @@ class GroupRoom:
         _check_texts(body)
         client_id = request.client_id[:CLIENT_ID_LENGTH_MAX]
         named = body.rebalance_timeout_ms if request.version >= REBALANCE_TIMEOUT_FROM else -1
-        reply = await self._coordinators.shard_of(_named(body.group_id)).ask(
+        answer = self._coordinators.shard_of(_named(body.group_id)).ask(
             lambda token: Join(
                 token=token,
                 group=body.group_id,
@@ -92,6 +92,8 @@ class GroupRoom:
                 reason=body.reason or "",
             )
         )
+        request.settle()
+        reply = await answer
         assert isinstance(reply, JoinReply)
         return JoinGroupResponse(
             error_code=reply.error,
@@ -112,7 +114,7 @@ class GroupRoom:
     async def sync(self, request: Request) -> Reply:
         """SyncGroup. Waits for the leader's, as long as the coordinator's timers say."""
         body = request.body
-        reply = await self._coordinators.shard_of(_named(body.group_id)).ask(
+        answer = self._coordinators.shard_of(_named(body.group_id)).ask(
             lambda token: Sync(
                 token=token,
                 group=body.group_id,
@@ -124,6 +126,8 @@ class GroupRoom:
                 assignments={each.member_id: bytes(each.assignment) for each in body.assignments},
             )
         )
+        request.settle()
+        reply = await answer
         assert isinstance(reply, SyncReply)
         return SyncGroupResponse(
             error_code=reply.error,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from seaweedmq.errors import AlreadyExists, InvalidArgument
 from seaweedmq.kafka.dispatch import Lanes, Tasks
-from seaweedmq.kafka.wire.budget import InFlightBytes
+from seaweedmq.kafka.wire.budget import RequestMemory
 from seaweedmq.kafka.wire.connection import RECEIVE_BYTES, Connection
 from seaweedmq.kafka.wire.messages import Handler
 from seaweedmq.kafka.wire.roles import Conversation, Limits
@@ -79,7 +79,7 @@ class KafkaServer:
             read_s=config.kafka_request_read_s,
             idle_s=config.kafka_connection_idle_s,
         )
-        self.in_flight = InFlightBytes(in_flight_bytes_max or config.kafka_in_flight_bytes_max)
+        self.in_flight = RequestMemory(in_flight_bytes_max or config.kafka_in_flight_bytes_max)
         self.buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._handlers = handlers
         self._connections_max = connections_within(config.kafka_connections_max)

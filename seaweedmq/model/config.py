@@ -145,7 +145,9 @@ class BrokerConfig:
     kafka_request_bytes_max: int = 64 * MIB
     """A larger one ends its connection. This and the other ``bytes_max`` of Kafka's are 1 MiB at least."""
     kafka_in_flight_bytes_max: int = 64 * MIB
-    """Of requests that are read and not answered, over all connections; beyond it no more are read."""
+    """Of requests that are read and not answered, and of replies that are not taken, over all connections. A quarter is
+    guaranteed, up to 16 KiB for each connection, and a quarter reserved for the one that has waited longest; of the
+    rest a connection may hold half of what is free. Beyond it no more are read."""
     kafka_fetch_bytes_max: int = 64 * MIB
     """Of all replies to Fetch together that are made and not sent. When there is little left, replies are smaller."""
     kafka_requests_per_connection_max: int = 100
@@ -155,7 +157,7 @@ class BrokerConfig:
     kafka_connection_idle_s: float = 600.0
     """A connection on which nothing is asked for so long is closed."""
     kafka_request_read_s: float = 30.0
-    """How long the rest of a request may take, and how long a client may take nothing of its replies."""
+    """How long nothing may come of a request that began, and how long a client may take nothing of its replies."""
     kafka_unpacked_bytes_max: int = 64 * MIB
     """What a compressed batch may be unpacked to; at most 64 MiB."""
     kafka_cursors_max: int = 64

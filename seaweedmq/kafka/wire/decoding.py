@@ -89,6 +89,11 @@ def decode(message: Any, version: int, data: memoryview) -> Any:
     Raises:
         Malformed: they are not such a message, or more follows it.
     """
+    return decode_counted(message, version, data)[0]
+
+
+def decode_counted(message: Any, version: int, data: memoryview) -> tuple[Any, int]:
+    """As :func:`decode`, and the number of elements of all its arrays."""
     cursor = _Cursor(data)
     try:
         found = _message(message, version)(cursor)
@@ -98,7 +103,7 @@ def decode(message: Any, version: int, data: memoryview) -> Any:
     if rest and not _is_left_behind(found, version, rest):
         raise Malformed(f"{cursor.end - cursor.position:,} bytes follow the message")
     found._header = None  # noqa: SLF001 - what its constructor does, and its encoder looks at
-    return found
+    return found, ELEMENTS_MAX - cursor.elements_left
 
 
 def _is_left_behind(found: Any, version: int, rest: memoryview) -> bool:

@@ -6,11 +6,11 @@ before it knows what the broker speaks.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from seaweedmq.errors import Unsupported
-from seaweedmq.kafka.wire.decoding import Malformed, decode, skip_tags
-from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, Buffer, EncodedReply, Line, Reply, Request
+from seaweedmq.kafka.wire.decoding import Malformed, decode_counted, skip_tags
+from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, Buffer, EncodedReply, Line, Reply, Request, nothing
 from seaweedmq.kafka.wire.versions import is_advertised, name_of
 
 _REQUEST_HEAD = struct.Struct(">hhih")
@@ -24,7 +24,15 @@ class NotAdvertised(Unsupported):
     """A request of an API, or in a version, that was not offered. Kafka closes the connection, too."""
 
 
-def read_request(data: memoryview, *, peer: str, client_host: str, connection: int, line: Line) -> Request:
+def read_request(
+    data: memoryview,
+    *,
+    peer: str,
+    client_host: str,
+    connection: int,
+    line: Line,
+    settle: Callable[[], None] = nothing,
+) -> Request:
     """A request from its bytes, which it may refer to.
 
     That of ApiVersions in a version from the future has no body (None): how it looks is not known, and the client is to
@@ -47,13 +55,13 @@ def read_request(data: memoryview, *, peer: str, client_host: str, connection: i
         client_id = str(data[HEAD_BYTES_MIN:position], "utf-8")
     except UnicodeDecodeError:
         raise Malformed("a client id that is not UTF-8") from None
-    body = None
+    body, elements = None, 0
     if known:
         message = REQUESTS[key]
         if message.flexible_version_q(version):
             position = skip_tags(data, position)
         try:
-            body = decode(message, version, data[position:])
+            body, elements = decode_counted(message, version, data[position:])
         except Malformed as error:
             raise Malformed(f"{name_of(key)} version {version}: {error}") from None
     return Request(
@@ -68,6 +76,8 @@ def read_request(data: memoryview, *, peer: str, client_host: str, connection: i
         connection=connection,
         line=line,
         ahead=line.urgent,
+        elements=elements,
+        settle=settle,
     )
 
 

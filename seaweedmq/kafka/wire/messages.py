@@ -244,8 +244,16 @@ class Line:
     def join(self, api: int) -> None:
         """Another request came."""
         if api not in PATIENT:
-            self.urgent += 1
-            self.grown.fire()
+            self.hurry()
+
+    def hurry(self) -> None:
+        """Have those that wait for events be answered with what there is."""
+        self.urgent += 1
+        self.grown.fire()
+
+
+def nothing() -> None:
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +279,10 @@ class Request:
     """Of its connection."""
     ahead: int = 0
     """How many urgent ones came before it."""
+    elements: int = 0
+    """Of all its arrays together."""
+    settle: Callable[[], None] = nothing
+    """Gives back memory, once it waits for others and what it says is kept elsewhere."""
 
     @property
     def holds_up(self) -> bool:

@@ -374,7 +374,7 @@ async def test_of_all_connections_only_so_many_bytes_are_read() -> None:
 
     handlers = {API.PRODUCE: waits, API.HEARTBEAT: beat}
     async with (
-        listening(handlers, in_flight_bytes_max=250_000) as (server, port),
+        listening(handlers, in_flight_bytes_max=400_000) as (server, port),
         script(port) as one,
         script(port) as two,
         script(port) as three,
@@ -385,7 +385,7 @@ async def test_of_all_connections_only_so_many_bytes_are_read() -> None:
         await until(lambda: len(began) >= 2)
         await asyncio.sleep(0.05)
         assert len(began) == 2
-        assert server.in_flight.taken_bytes < 250_000
+        assert server.in_flight.taken_bytes < 400_000
         for gate in gates:
             gate.set()
         for client, numbers in ((one, (0, 1)), (two, (2, 3)), (three, (4, 5))):
@@ -442,7 +442,7 @@ async def test_half_a_request_and_silence_ends_the_connection(caplog: pytest.Log
             async with script(port) as client:
                 client.say(half)
                 assert await client.is_closed()
-    assert caplog.text.count("not there whole in time") == 2
+    assert caplog.text.count("nothing came of a request") == 2
 
 
 async def test_an_idle_connection_is_closed_and_one_that_waits_for_an_answer_is_not() -> None:
