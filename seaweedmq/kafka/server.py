@@ -4,7 +4,6 @@ import asyncio
 import errno
 import itertools
 import logging
-import resource
 import socket
 from collections.abc import Mapping
 
@@ -19,8 +18,6 @@ from seaweedmq.model.config import BrokerConfig
 log = logging.getLogger(__name__)
 
 BACKLOG = 1_024
-FILES_PER_CONNECTION_MIN = 2
-"""That the process may open: the others are for logs, tables, native clients and other brokers."""
 _IDS = itertools.count(1)
 
 
@@ -46,23 +43,6 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
-def connections_within(wanted: int) -> int:
-    """So many connections, or fewer if this process may not open enough files: without one to write, it fails."""
-    files_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if files_max == resource.RLIM_INFINITY or wanted * FILES_PER_CONNECTION_MIN <= files_max:
-        return wanted
-    allowed = files_max // FILES_PER_CONNECTION_MIN
-    log.warning(
-        "%d Kafka connections are taken, not kafka_connections_max = %d: the broker may open %d files, and keeps half "
-        "of them for others; raise its limit (ulimit -Hn, LimitNOFILE) to %d",
-        allowed,
-        wanted,
-        files_max,
-        wanted * FILES_PER_CONNECTION_MIN,
-    )
-    return allowed
-
-
 class KafkaServer:
     """Hands the requests of all connections to ``handlers``, by API key; see ``dispatch.Lane`` for the order.
 
@@ -82,7 +62,7 @@ class KafkaServer:
         self.in_flight = RequestMemory(in_flight_bytes_max or config.kafka_in_flight_bytes_max)
         self.buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._handlers = handlers
-        self._connections_max = connections_within(config.kafka_connections_max)
+        self._connections_max = config.kafka_connections_max
         self._connections: set[Conversation] = set()
         self._tasks = Tasks()
         self._server: asyncio.Server | None = None

@@ -134,6 +134,9 @@ class BrokerConfig:
     What replaces a lost, drained or moved segment goes elsewhere if it can, and is served in any case."""
     streams_max: int = 10_000
     """And no more than there is memory for, 180 KiB each."""
+    connections_max: int = 10_000
+    """Of native clients and other brokers; further ones are closed at once. This, ``kafka_connections_max`` and
+    ``open_segments_max`` are each lowered to a quarter of the files that the broker may open."""
     rpc_timeout_s: float = 10.0
     """Deadline of one unary call between brokers."""
     kafka_listen: str = ""
@@ -153,7 +156,7 @@ class BrokerConfig:
     kafka_requests_per_connection_max: int = 100
     """Read and not answered."""
     kafka_connections_max: int = 10_000
-    """And no more than half as many as the broker may open files."""
+    """And no more than a quarter of the files that the broker may open."""
     kafka_connection_idle_s: float = 600.0
     """A connection on which nothing is asked for so long is closed."""
     kafka_request_read_s: float = 30.0

@@ -4,6 +4,7 @@ import contextlib
 import random
 import secrets
 import time
+from dataclasses import replace
 
 from seaweedmq.broker.broker import Broker
 from seaweedmq.cli.servers.etcd import wait_for_etcd
@@ -16,11 +17,28 @@ from seaweedmq.rpc.address import Address
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve
 from seaweedmq.runtime.boot_clock import boot_s
+from seaweedmq.runtime.open_files import PART, files_max, within_open_files
 from seaweedmq.storage.store.files import open_store
 from seaweedmq.storage.tables.converter import ProcessTableConverter
 
 STOP_GRACE_S = 2.0
 """How long open calls may end by themselves when the broker stops."""
+
+
+CURSORS_PART = 4 * PART
+"""Readers that are kept for Kafka's consumers take one part in so many of the files."""
+
+
+def within_its_files(config: BrokerConfig) -> BrokerConfig:
+    """Return the settings within the files that this process may open."""
+    limit = files_max()
+    return replace(
+        config,
+        connections_max=within_open_files("connections_max", config.connections_max, limit),
+        kafka_connections_max=within_open_files("kafka_connections_max", config.kafka_connections_max, limit),
+        open_segments_max=within_open_files("open_segments_max", config.open_segments_max, limit),
+        kafka_cursors_max=within_open_files("kafka_cursors_max", config.kafka_cursors_max, limit, CURSORS_PART),
+    )
 
 
 async def run_broker(
@@ -33,6 +51,7 @@ async def run_broker(
         Unavailable: etcd did not answer a read in time; out of space it answers, and the broker waits to register.
         AlreadyExists: the port or the address is taken.
     """
+    config = within_its_files(config)
     async with contextlib.AsyncExitStack() as stack:
         rng = random.Random(secrets.randbits(64))
         process = OwnProcess()

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import gc
 import logging
-import resource
 import struct
 from collections.abc import Awaitable
 from typing import Any
@@ -575,22 +574,6 @@ async def test_connections_beyond_the_limit_are_refused(caplog: pytest.LogCaptur
             again.ask(1, API.HEARTBEAT, 4, heartbeat())
             assert (await again.hear(API.HEARTBEAT, 4))[0] == 1
     assert caplog.text.count("are refused") == 1
-
-
-async def test_connections_leave_files_for_the_rest_of_the_broker(caplog: pytest.LogCaptureFixture) -> None:
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-    async with contextlib.AsyncExitStack() as stack:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (200, limit[1]))
-        try:
-            server, port = await stack.enter_async_context(listening({API.HEARTBEAT: beat}))
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limit)
-        assert "100 Kafka connections are taken, not kafka_connections_max = 10000" in caplog.text
-        for _ in range(100):
-            await stack.enter_async_context(script(port))
-        await until(lambda: server.connections == 100)
-        refused = await stack.enter_async_context(script(port))
-        assert await refused.is_closed()
 
 
 async def test_what_a_connection_held_is_free_when_it_is_gone_and_not_when_garbage_is_collected() -> None:
