@@ -157,6 +157,9 @@ class SegmentStore(Protocol):
         """The clock that dates files, microseconds since 1970 UTC: it may be another machine's. Takes no space.
         StorageFailed."""
 
+    async def free_bytes(self) -> int | None:
+        """Return the bytes that may still be written; None if the storage does not report that. StorageFailed."""
+
     async def create_log(
         self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
     ) -> LogWriter:

@@ -28,6 +28,7 @@ from seaweedmq.broker.serve.start_offsets import StartOffsets
 from seaweedmq.broker.serve.subscribe import SubscribeService
 from seaweedmq.broker.serve.tail import Tails
 from seaweedmq.broker.term import Term, TermParts, make_term
+from seaweedmq.broker.upkeep.storage_space import StorageSpace
 from seaweedmq.coordination.observed import ObservedMetaStore
 from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.view import ClusterView
@@ -36,6 +37,7 @@ from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.calls import ReportEmptied, ReportSuspicions
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.kafka_group_admin import groups_topic
 from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentStore, TableConverter
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
 from seaweedmq.runtime.signal import Signal
@@ -137,7 +139,8 @@ class Broker:
         self._draining = Draining(
             view=self._view, dialer=dialer, membership=self._membership, member=self._member, address=address
         )
-        lookup = Lookup(self._view, self._owned.segments, SealedProducers(store))
+        self.storage_space = StorageSpace(config.storage_free_bytes_min, groups_topic(config.kafka_namespace))
+        lookup = Lookup(self._view, self._owned.segments, SealedProducers(store), self.storage_space.check)
         publish = PublishService(config, lookup, self._memory.intake)
         tails = Tails(lookup, store, self._memory.reading, config.read_chunk_bytes)
         subscribe = SubscribeService(lookup, store, tails, self._memory)
@@ -217,8 +220,11 @@ class Broker:
         self.readiness.allow(START)
 
     def watch_storage(self) -> None:
-        """Report a storage that loses its marker as a reason not to serve, until the broker stops."""
+        """Report a storage that loses its marker as a reason not to serve, and refuse records while little of it is
+        free, until the broker stops.
+        """
         self._supervisor.spawn(self._admission.watch_root(), "storage root")
+        self._supervisor.spawn(self.storage_space.run(self._store), "storage space")
 
     async def stop(self) -> None:
         """Take nothing more, store and commit what is there, leave the cluster. Others take the segments over."""

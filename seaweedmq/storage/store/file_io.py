@@ -262,3 +262,9 @@ def remove_stale_temporaries(directory: Path, now_s: float) -> None:
                 with contextlib.suppress(FileNotFoundError):
                     if now_s - entry.stat().st_mtime > TEMPORARY_AGE_S_MAX:
                         Path(entry.path).unlink()
+
+
+def free_bytes(folder: Path) -> int | None:
+    """Return the bytes that this user may still write to a folder's file system; None if it does not report that."""
+    status = os.statvfs(folder)
+    return status.f_bavail * status.f_frsize if status.f_blocks else None

@@ -118,6 +118,11 @@ class FileSegmentStore:
             self._syncs, "read the clock of", self.root, lambda: int(file_io.clock_s(self.root) * US_PER_S)
         )
 
+    async def free_bytes(self) -> int | None:
+        return await self._run(
+            self._syncs, "measure the free space of", self.root, lambda: file_io.free_bytes(self.root)
+        )
+
     async def create_log(
         self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
     ) -> FileLogWriter:

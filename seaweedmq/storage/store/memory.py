@@ -197,6 +197,9 @@ class MemorySegmentStore:
         await self._turn(StorageOp.CLOCK, "")
         return self.wall_us()
 
+    async def free_bytes(self) -> int | None:
+        return None
+
     async def create_log(
         self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
     ) -> "MemoryLogWriter":

@@ -177,6 +177,9 @@ class SimStore:
     async def now_us(self) -> int:
         return await self._inner.now_us()
 
+    async def free_bytes(self) -> int | None:
+        return await self._inner.free_bytes()
+
     async def create_log(
         self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
     ) -> "SimLogWriter":

@@ -311,3 +311,13 @@ async def test_a_fence_is_seen_by_a_mount_that_remembers_what_was_missing(
     assert await ours.is_fenced(NAME, 7, 0)
     await ours.close()
     await theirs.close()
+
+
+async def test_the_free_space_is_that_of_the_file_system(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    try:
+        free = await store.free_bytes()
+    finally:
+        await store.close()
+    assert free is not None
+    assert free == pytest.approx(shutil.disk_usage(tmp_path).free, rel=0.1)
