@@ -38,6 +38,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "kafka_request_read_s": (0.01, KAFKA_WAIT_S_MAX),
     "kafka_unpacked_bytes_max": (KAFKA_BYTES_MIN, KAFKA_UNPACKED_BYTES_MAX),
     "kafka_cursors_max": (1, INT32_MAX),
+    "kafka_groups_bytes_max": (KAFKA_BYTES_MIN, INT32_MAX),
     "kafka_reencode_cache_bytes_max": (KAFKA_BYTES_MIN, INT32_MAX),
     "kafka_partitions_default": (1, PARTITIONS_MAX),
     "kafka_internal_partitions": (1, PARTITIONS_MAX),
@@ -168,6 +169,8 @@ class BrokerConfig:
     """What a compressed batch may be unpacked to; at most 64 MiB."""
     kafka_cursors_max: int = 64
     """Readers of files that are kept for who goes on reading there."""
+    kafka_groups_bytes_max: int = 64 * MIB
+    """Of members and offsets of Kafka's groups that this broker coordinates; what would be beyond is refused."""
     kafka_reencode_cache_bytes_max: int = 32 * MIB
     """Of batches made for Kafka clients from records that other clients published."""
     kafka_partitions_default: int = 4

@@ -32,8 +32,6 @@ class Limits:
     """Subscriptions and assignments of a group: all of it is one record."""
     groups_max: int = 10_000
     """Of a shard."""
-    state_bytes_max: int = 128 << 20
-    """Of a shard: members and offsets, as they count in ``size_bytes``."""
     group_id_bytes_max: int = 249
     offset_metadata_bytes_max: int = 4_096
     offsets_per_group_max: int = 100_000

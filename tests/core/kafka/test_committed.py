@@ -7,6 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from seaweedmq.core.kafka.committed import Committed
+from seaweedmq.core.kafka.state_memory import StateMemory
 from seaweedmq.model.kafka_groups import GroupMetadataRecord, OffsetRecord, OffsetValue
 from tests.core.kafka.group_tale import AT_MS, LIMITS, Tale
 from tests.core.kafka.test_classic_group import pair
@@ -99,7 +100,7 @@ def test_a_group_has_so_many_offsets_and_no_more() -> None:
 
 
 def test_a_full_shard_takes_no_more_but_lets_go_on_who_is_there() -> None:
-    tale = Tale(replace(LIMITS, state_bytes_max=6_000))
+    tale = Tale(LIMITS, memory=StateMemory(9_000))
     tale.enters("m")
     tale.waits(1)
     tale.syncs("m", m="x")
@@ -111,7 +112,7 @@ def test_a_full_shard_takes_no_more_but_lets_go_on_who_is_there() -> None:
     assert tale.joins("m") == ["m: in 2 by range, leads m"]
     tale.group = "another"
     assert tale.joins("x", metadata=bytes(2_000)) == ["x: POLICY_VIOLATION"]
-    assert tale.shard.size_bytes <= 6_000
+    assert tale.shard.size_bytes <= 9_000 + 100 * 40
 
 
 def test_a_shard_has_so_many_groups_and_no_more() -> None:
