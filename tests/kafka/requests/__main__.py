@@ -25,12 +25,12 @@ from tests.kafka.requests.asking import asked
 from tests.kafka.requests.report import Replies, found, is_as_meant, lines
 
 AT_ONCE = 4
-"""APIs and versions: many requests wait, few compute."""
+"""Pairs of API and version at a time: many requests wait, few compute."""
 STOP_S = 60.0
 
 
 def main(only: Sequence[str]) -> int:
-    """Compare; the exit status."""
+    """Compare, and return the exit status."""
     known = {name_of(api).lower(): api for api in ADVERTISED}
     if unknown := [name for name in only if name.lower() not in known]:
         sys.exit(f"no API is called {unknown[0]}: take one of {', '.join(name_of(api) for api in ADVERTISED)}")
@@ -56,7 +56,7 @@ def main(only: Sequence[str]) -> int:
 
 
 async def _both(apis: Sequence[API], ports: tuple[int, int]) -> tuple[Replies, Replies]:
-    """The replies of both brokers."""
+    """Return the replies of both brokers."""
     nodes = await asyncio.gather(*(awaited(port) for port in ports))
     t0_ms = time.time_ns() // 1_000_000 - AGO_MS
     both: tuple[dict[tuple[API, int], dict[str, object]], ...] = ({}, {})

@@ -1,6 +1,7 @@
-"""All requests of one API in one version, sent to one broker, and what it answers."""
+"""Client that sends all requests of one API in one version to one broker, and keeps the answers."""
 
 import asyncio
+import struct
 from typing import Any
 
 from seaweedmq.kafka.wire.messages import API
@@ -13,17 +14,17 @@ from tests.kafka.requests.cases import cases
 from tests.kafka.requests.good import NEED_MEMBER, NEED_OFFSETS, NEED_TOPIC, PARTITIONS, RECORDS, Place
 
 ANSWER_S = 8.0
-"""Some requests are of the kind that is answered when something happens, and nothing does."""
+"""Limit for one answer: some requests wait for an event that never comes."""
 SILENT = "<no answer>"
 UNREADABLE = "<unreadable>"
 COMMON = "compared-"
-"""All places' prefixes begin so."""
+"""Common beginning of all prefixes."""
 _LISTS = frozenset({"topics", "groups", "config_resources"})
 _NAMES = ("name", "topic", "group_id", "resource_name")
 
 
 async def asked(port: int, node_id: int, api: API, version: int, t0_ms: int) -> Answers:
-    """What the broker answers to every case, by its title, without the prefix of all names."""
+    """Return the broker's answers to all cases by their titles, without the prefix of all names."""
     prefix = f"{COMMON}{api.name.lower().replace('_', '-')}-{version}-"
     names = Names(t0_ms)
     names.node_id = node_id
@@ -43,14 +44,14 @@ async def _answer(play: Play, api: API, version: int, fields: dict[str, Any]) ->
     except TimeoutError:
         await play.hang_up()
         return SILENT
-    except (ValueError, IndexError) as error:
+    except (ValueError, IndexError, struct.error) as error:
         await play.hang_up()
         return f"{UNREADABLE}: {error!r}"
     return CLOSED if reply is None else said(api, version, reply, play.names)
 
 
 async def _furnish(play: Play, place: Place, api: API) -> None:
-    """Make what the requests of an API are about."""
+    """Create the topic, the group and the offsets that the requests of an API name."""
     if api in NEED_TOPIC:
         assert await play.topic("topic", PARTITIONS) == place.topic
         records = batch(*(b"%d" % number for number in range(RECORDS)), time_ms=place.t0_ms)
@@ -81,7 +82,7 @@ async def _furnish(play: Play, place: Place, api: API) -> None:
 
 
 def _without(prefix: str, part: Any) -> Any:
-    """Without the prefix in names, and without what is there for other APIs and versions, and for the broker itself."""
+    """Drop the prefix of names, and the topics and groups of other APIs and versions and of the broker itself."""
     if isinstance(part, dict):
         return {
             key: [_without(prefix, one) for one in value if not _is_foreign(prefix, one)]

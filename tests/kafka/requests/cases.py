@@ -1,4 +1,4 @@
-"""The requests of one API in one version: good ones, and for each of their fields those in which it is another."""
+"""Requests of one API in one version: good ones, and each with one field changed."""
 
 import copy
 from collections.abc import Iterator, Mapping
@@ -23,23 +23,23 @@ VALUES: Mapping[str, tuple[Any, ...]] = {
     "bytes": BYTES,
     "records": BYTES,
 }
-"""By type, what a field may be in place of what is good."""
+"""Other values of a field, by its type."""
 OWN_NAMES = frozenset({"name", "topic", "topic_name", "group_id", "group", "groups", "key", "resource_name"})
-"""Fields in which a name that is not there may be made: it is one of this place."""
+"""Fields whose unknown name gets the place's prefix: the broker may create it."""
 NOT_SENT = ((API.PRODUCE, "acks", 0),)
-"""Has no answer."""
+"""Values that have no answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One request. ``title`` says which field is what; "good" of a good one."""
+    """One request. ``title`` names the changed field and its value, or is "good"."""
 
     title: str
     fields: Fields
 
 
 def cases(api: API, version: int, place: Place) -> Iterator[Case]:
-    """All requests. Each is made when it is asked for: ``place`` counts them."""
+    """Yield all requests. ``place`` counts them, so that each may have names of its own."""
     for number in range(len(GOOD[api](place))):
         label = f" ({number + 1})" if number else ""
         changes = list(_changes(api, version, _good(api, version, place, number)))
@@ -57,7 +57,7 @@ def _good(api: API, version: int, place: Place, number: int) -> Fields:
 
 
 def _pruned(known: Mapping[str, Any], version: int, given: Mapping[str, Any]) -> Fields:
-    """Without fields that the version has not."""
+    """Drop the fields that the version lacks."""
     made: Fields = {}
     for name, value in given.items():
         field = known[name]
@@ -110,7 +110,7 @@ def _of_list(value: list[Any] | None, path: tuple[str | int, ...]) -> Iterator[t
 
 
 def _set(fields: Fields, path: tuple[str | int, ...], value: Any, place: Place) -> str:
-    """Give a field another value; how that is shown."""
+    """Set a field, and return the value as the title shows it."""
     part: Any = fields
     for step in path[:-1]:
         part = part[step]

@@ -1,4 +1,4 @@
-"""A good request of every API, whose fields are then made bad one at a time."""
+"""Good requests of every API. ``cases`` changes their fields one at a time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ from tests.kafka.differential.batches import batch
 Fields: TypeAlias = dict[str, Any]
 PARTITIONS = 2
 RECORDS = 3
-"""In the first partition of the topic."""
+"""Number of records in the first partition of the topic."""
 
 
 @dataclass(slots=True)
 class Place:
-    """What there is at a broker for the requests of one API in one version."""
+    """Topic, groups and member at one broker for the requests of one API in one version."""
 
     prefix: str
-    """All names of this place begin with it."""
+    """Beginning of all names of this place."""
     t0_ms: int
     node_id: int
     topic_id: UUID = UUID(int=0)  # noqa: RUF009 - a value
     member_id: str = ""
     generation: int = -1
     number: int = 0
-    """Of the case: some need names of their own."""
+    """Number of the case, for names that no other case has."""
 
     @property
     def topic(self) -> str:
@@ -33,7 +33,7 @@ class Place:
 
     @property
     def group(self) -> str:
-        """With a member, if the API needs one."""
+        """A group, which has a member if the API needs one."""
         return f"{self.prefix}group"
 
     @property
@@ -42,7 +42,7 @@ class Place:
         return f"{self.prefix}committed"
 
     def fresh(self, stem: str) -> str:
-        """A name that no other case has."""
+        """Return a name that no other case has."""
         return f"{self.prefix}{stem}-{self.number}"
 
 
@@ -392,4 +392,4 @@ GOOD: Mapping[API, Callable[[Place], Sequence[Fields]]] = {
     API.LIST_CONFIG_RESOURCES: _config_resources,
     API.DESCRIBE_TOPIC_PARTITIONS: _topic_partitions,
 }
-"""Several where fields depend on one another. Their order is that in which they are sent."""
+"""Good requests by API, in the order in which they are sent: several where fields depend on one another."""

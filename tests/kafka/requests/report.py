@@ -1,4 +1,4 @@
-"""What is printed of the differences: those that are meant, and the others, each with the versions that have it."""
+"""Report of the differences: the unexpected ones with the versions that have them, then those that are meant."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ Replies = Mapping[tuple[API, int], Answers]
 
 
 def found(kafka: Replies, ours: Replies) -> dict[Difference, list[int]]:
-    """Every difference once, with its versions."""
+    """Return each difference once, with its versions."""
     versions: dict[str, tuple[Difference, list[int]]] = {}
     for (api, version), answers in kafka.items():
         for difference in differences(name_of(api), answers, ours[api, version]):
@@ -23,7 +23,7 @@ def found(kafka: Replies, ours: Replies) -> dict[Difference, list[int]]:
 
 
 def lines(differences_found: Mapping[Difference, Sequence[int]]) -> Iterator[str]:
-    """The report."""
+    """Yield the lines of the report."""
     strange = [one for one in differences_found if not any(rule.allows(one) for rule in MEANT)]
     yield f"{len(differences_found)} differences, of which {len(strange)} are not meant:"
     for one in strange:
@@ -36,7 +36,7 @@ def lines(differences_found: Mapping[Difference, Sequence[int]]) -> Iterator[str
 
 
 def is_as_meant(differences_found: Iterable[Difference], rules: Sequence[Rule] = MEANT) -> bool:
-    """Whether all differences are meant."""
+    """Return whether all differences are meant."""
     return all(any(rule.allows(one) for rule in rules) for one in differences_found)
 
 

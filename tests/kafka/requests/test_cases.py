@@ -1,4 +1,4 @@
-"""Every API in every version has requests to compare, and each can be read by what they are sent to."""
+"""Every API has requests to compare, and brokers can read all of them."""
 
 from collections import Counter
 
@@ -7,6 +7,7 @@ from seaweedmq.kafka.wire.messages import API, REQUESTS
 from seaweedmq.kafka.wire.versions import ADVERTISED
 from tests.kafka.differential.messages import built
 from tests.kafka.requests.cases import Case, cases
+from tests.kafka.requests.document import README, document
 from tests.kafka.requests.good import GOOD, Place
 
 
@@ -42,3 +43,8 @@ def test_each_field_is_changed_alone() -> None:
     assert made["topics=[]"]["topics"] == []
     assert made["topics.0.name='no-such'"]["topics"][0]["name"] == "p-no-such"
     assert "topics=None" not in made, "it may not be null"
+
+
+def test_the_readme_lists_what_is_meant() -> None:
+    text = README.read_text()
+    assert text == document(text), "run python -m tests.kafka.requests.document"
