@@ -124,7 +124,7 @@ class FetchRoom:
             await self._wait(request, fetched, FetchWait(max(body.min_bytes, 0), bytes_max), deadline)
         memory = self._memory.reply()
         try:
-            memory.hold(await self._gather(fetched, memory.reserve(bytes_max)))
+            memory.hold(await self._gather(fetched, memory.reserve(bytes_max), memory))
             return _reply(request, exchange, fetched, memory)
         except BaseException:
             memory.release()
@@ -185,30 +185,33 @@ class FetchRoom:
         said.high_watermark = said.log_start = NO_OFFSET
         said.hint = None if topic is None else self._partitions.hint(topic, said.partition, error)
 
-    async def _gather(self, fetched: dict[PartitionKey, Fetched], bytes_max: int) -> int:
+    async def _gather(self, fetched: dict[PartitionKey, Fetched], bytes_max: int, memory: ReplyMemory) -> int:
         """Read what there is now; return the bytes."""
         share = ReplyShare(bytes_max)
         for number, (key, said) in enumerate(fetched.items(), 1):
             if said.is_old:
                 said = fetched[key] = await self._look(key, said.want)
             if said.source is not None and said.want.offset < said.high_watermark:
-                await self._read(key, said, share)
+                await self._read(key, said, share, memory)
             if number % PARTITIONS_AT_ONCE == 0:
                 await asyncio.sleep(0)
         return share.taken
 
-    async def _read(self, key: PartitionKey, said: Fetched, share: ReplyShare) -> None:
+    async def _read(self, key: PartitionKey, said: Fetched, share: ReplyShare, memory: ReplyMemory) -> None:
         assert said.source is not None
         topic = None
         try:
             topic = self._partitions.topic(key[0])
             async with asyncio.timeout(READ_S_MAX):
-                said.batches = await self._reader.read(said.source, said.want.offset, said.want.bytes_max, share)
+                said.batches = await self._reader.read(
+                    said.source, said.want.offset, said.want.bytes_max, share, memory
+                )
         except SeaweedMQError as error:
             self._fail(said, topic, error)
         except TimeoutError:
             said.error = Unavailable(
-                f"partition {said.partition}: its files could not be read within {READ_S_MAX:g} s: ask again"
+                f"partition {said.partition}: its records could not be read within {READ_S_MAX:g} s, since the storage "
+                "is slow or slow consumers hold kafka_fetch_bytes_max: ask again"
             )
 
 
