@@ -148,9 +148,9 @@ async def test_fetches_that_wait_for_much_read_once(bed: Bed, monkeypatch: pytes
     await topic(bed, door)
     reads, read = list[int](), PartitionReader.read
 
-    async def counted(self: PartitionReader, partition: Any, offset: int, bytes_max: int, share: Any) -> Any:
+    async def counted(self: PartitionReader, partition: Any, offset: int, *rest: Any) -> Any:
         reads.append(offset)
-        return await read(self, partition, offset, bytes_max, share)
+        return await read(self, partition, offset, *rest)
 
     monkeypatch.setattr(PartitionReader, "read", counted)
     waiting = [asyncio.create_task(door.fetch("orders", 0, 0, wait_ms=60_000, min_bytes=18 * 1_100)) for _ in range(3)]
