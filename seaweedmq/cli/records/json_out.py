@@ -15,6 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from seaweedmq.codec.python_values import python_rows
+
 BASE64 = "base64"
 
 _quote = json.encoder.encode_basestring
@@ -61,7 +63,7 @@ def is_plain(batch: pa.RecordBatch) -> bool:
 def row_texts(batch: pa.RecordBatch, *, marked: bool) -> list[str]:
     """Each row's columns of the schema as a JSON object; ``marked`` adds `,"value_encoding":{...}` where base64 is."""
     texts = []
-    for row in batch.select([n for n in batch.schema.names if not n.startswith("_")]).to_pylist():
+    for row in python_rows(batch.select([n for n in batch.schema.names if not n.startswith("_")])):
         encoded: list[str] = []
         text = json.dumps({name: _plain(value, name, encoded) for name, value in row.items()}, ensure_ascii=False)
         if encoded and marked:
