@@ -254,6 +254,11 @@ class RecordBuffer:
     def open_batch(self) -> Batch | None:
         return None if self._batch is _NO_BATCH else self._batch
 
+    @property
+    def open_records(self) -> int:
+        """Number of records in the open batch."""
+        return len(self._batch.values)
+
     def encoded(self) -> None:
         """One piece of work has become frames."""
         with self._lock:

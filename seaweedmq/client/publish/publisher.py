@@ -84,6 +84,12 @@ class Publisher:
         """Closed for good, with everything delivered or failed."""
         return self._closing is not None and self._closing.done()
 
+    def described(self) -> str:
+        """Kind, topic, and the records without an outcome, for messages."""
+        works = {*self._unsettled, *self.buffer.waiting_work()}
+        records = self.buffer.open_records + sum(work.promise.pending for work in works)
+        return f"publisher of {self._topic} ({records} records not acknowledged)"
+
     async def start(self) -> None:
         """Learn the topic's segments. Raises NotFound."""
         description = await self._view.description(True)
@@ -220,7 +226,9 @@ class Publisher:
         table = as_table(table)
         description = await self._view.description(False)
         if description.topic.schema is None and not is_plain(table.schema):
-            data, uid = schema_to_bytes(schema_to_adopt(table)), description.topic.uid
+            suggested = schema_to_adopt(table)
+            fit(table, suggested, key, timestamp)  # before anything is changed: a topic keeps what it adopted
+            data, uid = schema_to_bytes(suggested), description.topic.uid
             description = await self._cluster.call(f"give {self._topic} a schema", AdoptSchema(self._topic, data, uid))
             self._view.know(description)
         batches, flags = fit(table, self._outbox.schema, key, timestamp)

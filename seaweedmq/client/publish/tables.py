@@ -124,9 +124,19 @@ def _column(table: pa.Table, name: str, what: str) -> pa.ChunkedArray:
     if name not in table.schema.names:
         raise InvalidArgument(f"{what} column {name!r} is not in the table, which has {', '.join(table.schema.names)}")
     column = table.column(name)
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    return column
+    return _decoded(column, name)
+
+
+def _decoded(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Without dictionaries. Raises InvalidArgument: Arrow cannot decode these."""
+    if not pa.types.is_dictionary(column.type):
+        return column
+    try:
+        return column.cast(column.type.value_type)
+    except pa.ArrowNotImplementedError as error:
+        raise InvalidArgument(
+            f"column {name!r} is {column.type}, which Arrow cannot decode: send its values without a dictionary"
+        ) from error
 
 
 def _key_column(table: pa.Table, name: str) -> pa.ChunkedArray:
@@ -161,14 +171,13 @@ def _timestamp_column(table: pa.Table, name: str) -> pa.ChunkedArray:
 
 def _fitted(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     given = column.type
-    if pa.types.is_dictionary(given):
-        column = column.cast(given.value_type)
+    column = _decoded(column, field.name)
     if column.type != field.type:
         if not _widens(column.type, field.type):
             raise InvalidArgument(f"column {field.name!r} is {given}, the topic's schema has {field.type}: cast it")
         try:
             column = column.cast(field.type)
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise InvalidArgument(f"column {field.name!r}, {given}, does not fit {field.type}: {error}") from error
     if column.null_count and not field.nullable:
         raise InvalidArgument(

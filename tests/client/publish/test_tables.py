@@ -45,6 +45,30 @@ async def test_an_empty_topic_takes_the_schema_of_its_first_table(client: Client
     assert table["_offset"].to_pylist() == list(range(1_000))
 
 
+DICTIONARY_OF_LISTS = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array([[1], [2]]))
+
+
+@pytest.mark.parametrize(
+    ("column", "named", "message"),
+    [
+        (pa.array([1]), {"key": "typo"}, "key column 'typo' is not in the table"),
+        (pa.array([True]), {"key": "a"}, "key column 'a' is bool"),
+        (pa.array([1]), {"timestamp": "typo"}, "timestamp column 'typo' is not in the table"),
+        (pa.array([None], pa.timestamp("us")), {"timestamp": "a"}, "has 1 nulls"),
+        (DICTIONARY_OF_LISTS, {}, "column 'a' is dictionary.*: send its values without a dictionary"),
+    ],
+)
+async def test_a_first_table_that_is_rejected_gives_the_topic_no_schema(
+    client: Client, column: pa.Array, named: dict[str, str], message: str
+) -> None:
+    await client.admin.create_topic(TOPIC)
+    async with client.publisher(TOPIC) as publisher:
+        with pytest.raises(InvalidArgument, match=message):
+            await publisher.send_table(pa.table({"a": column}), **named)
+        assert (await client.admin.describe_topic(TOPIC)).topic.schema is None
+        assert (await (await publisher.send(b"plain"))).offset == 0
+
+
 async def test_typed_messages_have_rows_as_values(client: Client) -> None:
     await client.admin.create_topic(TOPIC, schema=SCHEMA)
     async with client.publisher(TOPIC) as publisher:
