@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import uvloop
 
 from seaweedmq.errors import Closed, InvalidArgument, fresh
+from seaweedmq.runtime.forking import leave_alone_in_children
 
 T = TypeVar("T")
 _running: "weakref.WeakSet[Background]" = weakref.WeakSet()
@@ -35,6 +36,7 @@ class Background:
         self._thread = threading.Thread(target=self._main, name="seaweedmq", daemon=True)
         self._thread.start()
         _running.add(self)
+        leave_alone_in_children(self)
 
     def _main(self) -> None:
         asyncio.set_event_loop(self.loop)
