@@ -47,6 +47,15 @@ def batch_around(records: bytes, count: int = 1, **changes: int) -> bytes:
     return unsigned[:17] + struct.pack(">I", google_crc32c.value(unsigned[21:])) + unsigned[21:]
 
 
+def varint(number: int) -> bytes:
+    """A number as records have lengths and counts."""
+    zigzag, octets = number << 1 ^ number >> 63, bytearray()
+    while zigzag > 0x7F:
+        octets.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    return bytes((*octets, zigzag))
+
+
 def changed(batch: bytes, **changes: int) -> bytes:
     """The same records under another header."""
     header = read_header(batch)._asdict() | changes
