@@ -80,8 +80,7 @@ class _Entry:
     @property
     def size_bytes(self) -> int:
         return (
-            ENTRY_BYTES
-            + len(self.group.name)
+            _empty_bytes(self.group.name)
             + self.group.size_bytes
             + MEMBER_BYTES * self.group.members
             + self.committed.size_bytes
@@ -92,6 +91,11 @@ class _Entry:
     def is_over(self) -> bool:
         """Nothing would be missed."""
         return self.group.is_idle and self.group.written is None and not len(self.committed)
+
+
+def _empty_bytes(group: str) -> int:
+    """A group without members and offsets, whose name may have thousands of characters."""
+    return ENTRY_BYTES + len(group)
 
 
 class GroupShard:
@@ -330,8 +334,10 @@ class GroupShard:
         self._memory.count(more_bytes)
 
     def _has_room(self, group: str, more_bytes: int) -> bool:
-        if group not in self._entries and len(self._entries) >= self._limits.groups_max:
-            return False
+        if group not in self._entries:
+            if len(self._entries) >= self._limits.groups_max:
+                return False
+            more_bytes += _empty_bytes(group)
         return more_bytes <= 0 or self._memory.has_room(more_bytes)
 
     def _is_too_long(self, group: str) -> bool:

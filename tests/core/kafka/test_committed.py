@@ -83,8 +83,14 @@ def test_each_offset_is_taken_for_itself() -> None:
     tale = Tale()
     assert tale.commits("a", {ORDERS: 1}, metadata="m" * 4_096, simple=True) == ["a: done"]
     assert tale.commits("a", {ORDERS: 2}, metadata="m" * 4_097, simple=True) == ["a: OFFSET_METADATA_TOO_LARGE"]
-    assert tale.commits("a", {ORDERS: 2}, metadata="é" * 2_049, simple=True) == ["a: OFFSET_METADATA_TOO_LARGE"]
+    assert tale.commits("a", {ORDERS: 2}, metadata="é" * 4_097, simple=True) == ["a: OFFSET_METADATA_TOO_LARGE"]
+    assert tale.commits("a", {ORDERS: 2}, metadata="😀" * 2_049, simple=True) == ["a: OFFSET_METADATA_TOO_LARGE"]
     assert tale.committed == {ORDERS: 1}
+
+
+@pytest.mark.parametrize("metadata", ["é" * 4_096, "😀" * 2_048])
+def test_metadata_is_counted_in_characters_of_java(metadata: str) -> None:
+    assert Tale().commits("a", {ORDERS: 1}, metadata=metadata, simple=True) == ["a: done"]
 
 
 def test_an_offset_may_go_back() -> None:
@@ -97,6 +103,12 @@ def test_a_group_has_so_many_offsets_and_no_more() -> None:
     tale = Tale(replace(LIMITS, offsets_per_group_max=2))
     assert tale.commits("a", {("t", n): 1 for n in range(3)}, simple=True) == ["a: done, done, POLICY_VIOLATION"]
     assert tale.commits("a", {("t", 1): 2}, simple=True) == ["a: done"]
+
+
+def test_a_full_shard_takes_no_group_for_its_long_name_alone() -> None:
+    tale = Tale(replace(LIMITS, state_bytes_max=6_000), group="g" * 6_000)
+    assert tale.commits("a", {ORDERS: 1}, simple=True) == ["a: POLICY_VIOLATION"]
+    assert tale.shard.groups() == ()
 
 
 def test_a_full_shard_takes_no_more_but_lets_go_on_who_is_there() -> None:
