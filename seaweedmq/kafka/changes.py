@@ -17,7 +17,7 @@ from seaweedmq.errors import (
     SeaweedMQError,
     StaleMetadata,
 )
-from seaweedmq.model.calls import AlterTopic, CreateTopics, DeleteTopic, RaiseLowWatermark, TopicStats
+from seaweedmq.model.calls import AlterTopic, CreateTopics, DeleteTopic, RaiseLowWatermark
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.topic import TOPICS_AT_ONCE_MAX, Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.ports import BrokerApi
@@ -101,16 +101,6 @@ class TopicChanges:
                 await self._until(lambda: self._uid(topic.name) != topic.uid)
         except TimeoutError:
             raise DeadlineExceeded(f"{topic.name} was not deleted within {timeout_s:g} s: look for it again") from None
-
-    async def high_watermarks(self, topic: Topic, timeout_s: float) -> dict[int, int]:
-        """By slot, the first offset that is not committed, of every segment that is served. Raises as :meth:`alter`."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                stats = await self._api.call(TopicStats(topic.name))
-        except TimeoutError:
-            raise DeadlineExceeded(f"nobody said within {timeout_s:g} s how far {topic.name} is: ask again") from None
-        segments = self._view.segments_of(topic.name)
-        return {segments[s.segment].slots.lo: s.high_watermark for s in stats if s.segment in segments}
 
     async def delete_records(self, topic: Topic, before: Mapping[int, int], timeout_s: float) -> Mapping[int, int]:
         """Delete what lies before these offsets, by partition; where the partitions then begin.

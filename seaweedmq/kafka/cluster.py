@@ -143,11 +143,11 @@ class ClusterRoom:
         """Create those that are not there, and can be; which of them could not."""
         if not self._here.config.kafka_auto_create:
             return {}
-        specs = [spec for spec in map(self._missing, names) if spec is not None]
-        if not specs:
-            return {}
-        outcomes = await self._changes.create(specs, CREATED_WITHIN_S)
         failures: dict[str, SeaweedMQError] = {}
+        specs = [spec for name in names if (spec := self._missing(name, failures)) is not None]
+        if not specs:
+            return failures
+        outcomes = await self._changes.create(specs, CREATED_WITHIN_S)
         for spec, outcome in zip(specs, outcomes, strict=True):
             if isinstance(outcome, AlreadyExists):  # somebody was faster
                 try:
@@ -171,13 +171,15 @@ class ClusterRoom:
             self._reported[name] = str(reason)
             log.warning("topic not created for a Kafka client: %s: %s", name, reason)
 
-    def _missing(self, name: str) -> TopicSpec | None:
-        """What to create for a name; None for one that is taken, that no topic can have, or that the groups make."""
+    def _missing(self, name: str, failures: dict[str, SeaweedMQError]) -> TopicSpec | None:
+        """Return the topic to create for a name; None for one that is taken, that the groups make, or that no new topic
+        can have, which is added to the ``failures``."""
         if name in INTERNAL_TOPICS:
             return None
         try:
-            topic = self._directory.topic_name(name)
-        except KafkaRefusal:
+            topic = self._directory.new_name(name)
+        except KafkaRefusal as refusal:
+            failures[name] = refusal
             return None
         if topic in self._directory.view.topics:
             return None

@@ -131,7 +131,7 @@ class ConfigsRoom:
                 raise ConfigMisnamed(f"config {nothing} has no value: give one, or leave it out for its default")
             given = {config.name: config.value for config in resource.configs}
             found = self._topic_to_alter(resource)
-            configs = parse_configs(given, replicas=found.replicas, limits=self._config)
+            configs = parse_configs(given, replicas=found.replicas)
             if not request.body.validate_only:
                 await self._changes.alter(found, lambda topic: change_of(topic, configs), ALTERED_WITHIN_S)
 
@@ -143,10 +143,10 @@ class ConfigsRoom:
         async def alter(resource: Any) -> None:
             steps = [Alteration(config.name, config.config_operation, config.value) for config in resource.configs]
             found = self._topic_to_alter(resource)
-            altered_configs(found, steps, self._config)
+            altered_configs(found, steps)
 
             def change(topic: Topic) -> TopicChange:
-                return change_of(topic, altered_configs(topic, steps, self._config))
+                return change_of(topic, altered_configs(topic, steps))
 
             if not request.body.validate_only:
                 await self._changes.alter(found, change, ALTERED_WITHIN_S)

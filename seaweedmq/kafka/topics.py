@@ -95,7 +95,7 @@ class TopicsRoom:
         return CreateTopicsResponse(throttle_time_ms=0, topics=results)
 
     def _spec(self, topic: Any) -> TopicSpec:
-        name = self._directory.topic_name(topic.name)
+        name = self._directory.new_name(topic.name)
         if name in self._directory.view.topics:
             raise KafkaRefusal(Code.TOPIC_ALREADY_EXISTS, f"topic {topic.name} (SeaweedMQ's {name}) is there already")
         shape = self._shape(topic)
@@ -103,7 +103,7 @@ class TopicsRoom:
         if twice:
             raise InvalidConfig(f"config {twice[0]} of topic {topic.name} is named twice: say once what it is to be")
         given = {config.name: config.value for config in topic.configs}
-        configs = parse_configs(given, replicas=shape.replicas, limits=self._config)
+        configs = parse_configs(given, replicas=shape.replicas)
         return spec_of(name, partitions=shape.partitions, replicas=shape.replicas, configs=configs)
 
     def _shape(self, topic: Any) -> _Shape:
