@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from seaweedmq.broker.local import LocalBroker, LocalPartition

@@ -149,7 +149,7 @@ class BrokerConfig:
     """``HOST:PORT`` that Kafka clients are told to dial; "" for ``kafka_listen``. As --kafka-advertise."""
     kafka_namespace: str = "kafka"
     """Whose topics Kafka clients see."""
-    kafka_request_bytes_max: int = 64 * MIB
+    kafka_request_bytes_max: int = 100 * MIB
     """A larger one ends its connection. This and the other ``bytes_max`` of Kafka's are 1 MiB at least."""
     kafka_in_flight_bytes_max: int = 64 * MIB
     """Of requests that are read and not answered, and of replies that are not taken, over all connections. A quarter is

@@ -48,6 +48,8 @@ LARGE_REPLIES = frozenset(
     }
 )
 """APIs whose replies may be far larger than the requests. Fetch has memory of its own."""
+HALF_CLOSED_S = 5.0
+"""Time for answers to a client that ended its half of the connection. Nothing tells it from one that is gone."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -91,6 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         self._read_due: float | None = None
         self._write_due: float | None = None
         self._press_due: float | None = None
+        self._end_due: float | None = None
         self._unwritten_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -133,7 +136,12 @@ class Connection(asyncio.BufferedProtocol):
         self._watch_reading()
 
     def eof_received(self) -> bool | None:
-        return None
+        """Answer what the client asked before it ended its half of the connection, as Apache Kafka does."""
+        self._line.hurry()
+        self._end_due = self._loop.time() + HALF_CLOSED_S
+        self._watch()
+        self.drain()
+        return True
 
     def pause_writing(self) -> None:
         self._is_writing = False
@@ -446,7 +454,8 @@ class Connection(asyncio.BufferedProtocol):
         """Have the timer fire no later than the next deadline; if that moved on until then, it is set again."""
         if self._is_closing:
             return
-        dues = (self._active_at + self._limits.idle_s, self._read_due, self._write_due, self._press_due)
+        idle_due = self._active_at + self._limits.idle_s
+        dues = (idle_due, self._read_due, self._write_due, self._press_due, self._end_due)
         soonest = min(due for due in dues if due is not None)
         if self._timer is None or soonest < self._timer_at:
             if self._timer is not None:
@@ -460,6 +469,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         now = self._loop.time()
         limits = self._limits
+        if self._end_due is not None and now >= self._end_due:
+            log.debug("Kafka connection of %s is closed: the client ended it %g s ago", self.peer, HALF_CLOSED_S)
+            self.abort()
+            return
         if self._write_due is not None and now >= self._write_due:
             waiting = self._waiting_bytes()
             if waiting >= self._unwritten_bytes:

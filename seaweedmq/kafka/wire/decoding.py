@@ -11,11 +11,14 @@ from typing import Any, TypeAlias
 from uuid import UUID  # noqa: TID251 - the value, no source of randomness
 
 from seaweedmq.errors import ProtocolViolation
+from seaweedmq.model.config import INT32_MAX
 
 ELEMENTS_MAX = 250_000
 """Of all arrays and tagged fields of a request together: each takes time, and most become objects, some hundred bytes
 for as few as one that was sent."""
 VARINT_BYTES_MAX = 5
+STRING_BYTES_MAX = 32_767
+"""The longest that the older of the two forms has a length for; Apache Kafka also holds the newer one to it."""
 
 _FORMATS = {
     "int8": "b",
@@ -80,14 +83,16 @@ class _Cursor:
 _Read: TypeAlias = Callable[[_Cursor], Any]
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
-_PLACEHOLDER_BYTES = 3
 
 
 def decode(message: Any, version: int, data: memoryview) -> Any:
     """A message of a kafka-python class from its bytes; ``records`` are views of them, not copies.
 
+    Like Apache Kafka it ignores bytes behind the message, which kafka-go and librdkafka send, and reads text with
+    replacement characters for what is not UTF-8.
+
     Raises:
-        Malformed: they are not such a message, or more follows it.
+        Malformed: they are not such a message.
     """
     return decode_counted(message, version, data)[0]
 
@@ -95,24 +100,14 @@ def decode(message: Any, version: int, data: memoryview) -> Any:
 def decode_counted(message: Any, version: int, data: memoryview) -> tuple[Any, int]:
     """As :func:`decode`, and the number of elements of all its arrays."""
     cursor = _Cursor(data)
-    try:
-        found = _message(message, version)(cursor)
-    except UnicodeDecodeError as error:
-        raise Malformed(f"text that is not UTF-8: {error.reason}") from None
-    rest = data[cursor.position :]
-    if rest and not _is_left_behind(found, version, rest):
-        raise Malformed(f"{cursor.end - cursor.position:,} bytes follow the message")
+    found = _message(message, version)(cursor)
     found._header = None  # noqa: SLF001 - what its constructor does, and its encoder looks at
     return found, ELEMENTS_MAX - cursor.elements_left
 
 
-def _is_left_behind(found: Any, version: int, rest: memoryview) -> bool:
-    """Whether it is librdkafka that asks for the metadata of all topics, in a flexible version: of a placeholder for
-    their count three bytes too many go before the flags. Apache Kafka does not look at what follows a message.
-    """
-    if found.name != "MetadataRequest" or not found.flexible_version_q(version) or found.topics is not None:
-        return False
-    return len(rest) <= _PLACEHOLDER_BYTES and max(rest) <= 1
+def text_of(data: memoryview) -> str:
+    """Text as Java reads it."""
+    return str(data, "utf-8", "replace")
 
 
 def skip_tags(data: memoryview, position: int) -> int:
@@ -228,7 +223,7 @@ def _simple(field: Any, nullable: bool, flexible: bool) -> _Read:
     if kind == "uuid":
         return _uuid
     name = field.name
-    length = _INT16 if kind == "string" else _INT32
+    length, bytes_max = (_INT16, STRING_BYTES_MAX) if kind == "string" else (_INT32, INT32_MAX)
 
     def read(cursor: _Cursor) -> memoryview | None:
         size = cursor.varint() - 1 if flexible else cursor.unpack(length)[0]
@@ -236,11 +231,13 @@ def _simple(field: Any, nullable: bool, flexible: bool) -> _Read:
             if size == -1 and nullable:
                 return None
             raise Malformed(f"{name} has length {size}")
+        if size > bytes_max:
+            raise Malformed(f"{name} has {size:,} bytes: up to {bytes_max:,} may come")
         return cursor.take(size)
 
     match kind:
         case "string":
-            return lambda cursor: None if (found := read(cursor)) is None else str(found, "utf-8")
+            return lambda cursor: None if (found := read(cursor)) is None else text_of(found)
         case "bytes":
             return lambda cursor: None if (found := read(cursor)) is None else bytes(found)
         case "records":

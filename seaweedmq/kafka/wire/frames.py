@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Sequence
 
 from seaweedmq.errors import Unsupported
-from seaweedmq.kafka.wire.decoding import Malformed, decode_counted, skip_tags
+from seaweedmq.kafka.wire.decoding import Malformed, decode_counted, skip_tags, text_of
 from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, Buffer, EncodedReply, Line, Reply, Request, nothing
 from seaweedmq.kafka.wire.versions import is_advertised, name_of
 
@@ -51,10 +51,7 @@ def read_request(
     position = HEAD_BYTES_MIN + max(0, client_id_bytes)
     if position > len(data):
         raise Malformed(f"a client id of {client_id_bytes:,} bytes in {len(data):,}")
-    try:
-        client_id = str(data[HEAD_BYTES_MIN:position], "utf-8")
-    except UnicodeDecodeError:
-        raise Malformed("a client id that is not UTF-8") from None
+    client_id = text_of(data[HEAD_BYTES_MIN:position])
     body, elements = None, 0
     if known:
         message = REQUESTS[key]
