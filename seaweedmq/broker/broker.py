@@ -28,7 +28,7 @@ from seaweedmq.broker.serve.start_offsets import StartOffsets
 from seaweedmq.broker.serve.subscribe import SubscribeService
 from seaweedmq.broker.serve.tail import Tails
 from seaweedmq.broker.term import Term, TermParts, make_term
-from seaweedmq.broker.upkeep.storage_space import StorageSpace
+from seaweedmq.broker.upkeep.storage_space import SpaceGuard
 from seaweedmq.coordination.observed import ObservedMetaStore
 from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.view import ClusterView
@@ -139,7 +139,7 @@ class Broker:
         self._draining = Draining(
             view=self._view, dialer=dialer, membership=self._membership, member=self._member, address=address
         )
-        self.storage_space = StorageSpace(config.storage_free_bytes_min, groups_topic(config.kafka_namespace))
+        self.storage_space = SpaceGuard(config.storage_free_bytes_min, groups_topic(config.kafka_namespace))
         lookup = Lookup(self._view, self._owned.segments, SealedProducers(store), self.storage_space.check)
         publish = PublishService(config, lookup, self._memory.intake)
         tails = Tails(lookup, store, self._memory.reading, config.read_chunk_bytes)

@@ -131,8 +131,8 @@ class BrokerConfig:
     for each frame that may be in flight above 16; the limit is lower where that is more than an eighth of
     ``memory_bytes_max``. At most 100,000."""
     storage_free_bytes_min: int = 256 * MIB
-    """While the storage has less free space, records are refused; reads and deletions continue. What is written to free
-    space, such as tables before their logs go, needs some itself."""
+    """While the storage has less free space, or less than a twentieth if it is small, records are refused; reads and
+    deletions continue. What is written to free space, such as tables before their logs go, needs some itself."""
     open_segments_max: int = 2_000
     """Of one broker, as primary or follower; the same on all. Binds what makes more of them: creation and splits.
     What replaces a lost, drained or moved segment goes elsewhere if it can, and is served in any case."""

@@ -260,7 +260,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._client_id = request.client_id[:CLIENT_ID_SHOWN_MAX]
         decoded_bytes = ELEMENT_BYTES * request.elements
-        self._share.force(decoded_bytes)
+        if decoded_bytes:
+            self._share.force(decoded_bytes)
         slot.held_bytes += decoded_bytes
         slot.settled_bytes = REQUEST_BYTES + decoded_bytes
         slot.is_reserved = self._share.end_request()

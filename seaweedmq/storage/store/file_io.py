@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from seaweedmq.model.frames import Frames
+from seaweedmq.ports import StorageSpace
 from seaweedmq.storage.store.faults import NO_SPACE
 
 IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024) if "SC_IOV_MAX" in os.sysconf_names else 16
@@ -264,7 +265,9 @@ def remove_stale_temporaries(directory: Path, now_s: float) -> None:
                         Path(entry.path).unlink()
 
 
-def free_bytes(folder: Path) -> int | None:
-    """Return the bytes that this user may still write to a folder's file system; None if it does not report that."""
+def space(folder: Path) -> StorageSpace | None:
+    """Return how much this user may still write to a folder's file system; None if it does not report that."""
     status = os.statvfs(folder)
-    return status.f_bavail * status.f_frsize if status.f_blocks else None
+    if not status.f_blocks:
+        return None
+    return StorageSpace(status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize)

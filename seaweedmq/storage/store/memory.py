@@ -42,7 +42,7 @@ from seaweedmq.model.claims import ClaimKind
 from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import BlockingInput
+from seaweedmq.ports import BlockingInput, StorageSpace
 from seaweedmq.storage.logs.lost_blocks import BLOCK_BYTES, SECTOR_BYTES
 from seaweedmq.storage.store.marker import marker_foreign, marker_missing
 
@@ -197,7 +197,7 @@ class MemorySegmentStore:
         await self._turn(StorageOp.CLOCK, "")
         return self.wall_us()
 
-    async def free_bytes(self) -> int | None:
+    async def space(self) -> StorageSpace | None:
         return None
 
     async def create_log(
