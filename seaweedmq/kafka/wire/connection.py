@@ -27,8 +27,9 @@ RECEIVE_BYTES_MIN = 4 * 1024
 WRITE_BYTES = 1024 * 1024
 """Replies are handed to the socket in runs of about so much, each once the one before has left."""
 CLIENT_ID_SHOWN_MAX = 100
-REQUEST_BYTES = 4 * 1024
-"""A request takes so much beside its bytes: its objects, a task, a place among the replies."""
+REQUEST_BYTES = 8 * 1024
+"""A request takes so much beside its bytes: its objects, a task, a place among the replies. A Fetch that waits takes
+about 7 KB."""
 ELEMENT_BYTES = 160
 """An element of a decoded request takes so much beside its bytes."""
 SLOT_BYTES = 512
