@@ -5,11 +5,12 @@ A record of a plain topic is `{"segment", "offset", "timestamp", "key", "value",
 are base64, and a field `key_encoding`, `value_encoding` or `headers_encoding` says `"base64"` (of headers: an object
 naming those concerned). Headers are an object, and where a name is repeated a list of `[name, value]`, in their order,
 with `[name, value, "base64"]` for bytes that are not UTF-8. A record of a topic with a schema has its columns as an
-object in `value`.
+object in `value`. JSON has no numbers that are none: they are the texts `"NaN"`, `"Infinity"` and `"-Infinity"`.
 """
 
 import base64
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ import pyarrow as pa
 from seaweedmq.codec.python_values import python_rows
 
 BASE64 = "base64"
+NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+"""In place of numbers that JSON has not, and as JavaScript, Java and protobuf write them."""
 
 _quote = json.encoder.encode_basestring
 
@@ -77,7 +80,7 @@ def _plain(value: Any, name: str, encoded: list[str]) -> Any:
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, float):
-        return value if value - value == 0 else None  # JSON knows neither NaN nor infinity
+        return value if math.isfinite(value) else _name_of(value)
     if isinstance(value, bytes):
         try:
             return value.decode()
@@ -89,6 +92,10 @@ def _plain(value: Any, name: str, encoded: list[str]) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item, name, encoded) for item in value]
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _name_of(value: float) -> str:
+    return NOT_FINITE[0] if math.isnan(value) else NOT_FINITE[1 if value > 0 else 2]
 
 
 def _texts(column: pa.Array, what: str) -> list[str]:

@@ -29,6 +29,8 @@ class Source:
     file: io.BufferedReader
     size_bytes: int | None
     """Of a regular file; None for a pipe or terminal."""
+    begin: int = 0
+    """Of a regular file: the position at which it was given."""
 
     @property
     def interactive(self) -> bool:
@@ -37,6 +39,10 @@ class Source:
     def position(self) -> int:
         """Bytes read so far; meaningful for a regular file only."""
         return os.lseek(self.file.fileno(), 0, os.SEEK_CUR) if self.size_bytes is not None else 0
+
+    def rewind(self) -> None:
+        """Read a regular file from its beginning again."""
+        self.file.seek(self.begin)
 
 
 @contextlib.contextmanager
@@ -54,7 +60,10 @@ def open_source(name: str) -> Iterator[Source]:
         status = os.fstat(file.fileno())
         if stat.S_ISDIR(status.st_mode):
             raise InvalidArgument(f"{name} is a folder: name a file")
-        yield Source(name, file, status.st_size if stat.S_ISREG(status.st_mode) else None)
+        if stat.S_ISREG(status.st_mode):
+            yield Source(name, file, status.st_size, file.tell())
+        else:
+            yield Source(name, file, None)
 
 
 def pieces(file: io.BufferedReader) -> Iterator[bytes]:
