@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 
 from seaweedmq.errors import SeaweedMQError
+from seaweedmq.runtime.printable import printable
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -73,8 +74,8 @@ def _write_all(output: _RawOutput, data: bytes) -> None:
 
 
 def say(text: str) -> None:
-    """One line on stdout."""
-    write(text.encode() + b"\n")
+    """A line, or some, on stdout."""
+    write(printable(text, "\n").encode() + b"\n")
 
 
 def note(text: str) -> None:
@@ -83,11 +84,14 @@ def note(text: str) -> None:
 
 
 def one_line(text: str) -> str:
-    return " ".join(text.split())
+    return printable(" ".join(text.split()))
 
 
 def show_json(value: Any) -> None:
-    say(json.dumps(value, ensure_ascii=False))
+    text = json.dumps(value, ensure_ascii=False)
+    if not text.isprintable():  # a terminal obeys more than what JSON escapes
+        text = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+    write(text.encode() + b"\n")
 
 
 def show_rows(rows: Sequence[Row], columns: Sequence[str], output: Output, *, empty: str = "none") -> None:
@@ -132,10 +136,10 @@ def cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.2f}"
     if isinstance(value, list | tuple):
-        return ", ".join(map(str, value)) or "-"
+        return printable(", ".join(map(str, value))) or "-"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}={each}" for name, each in value.items()) or "-"
-    return str(value)
+        return printable(", ".join(f"{name}={each}" for name, each in value.items())) or "-"
+    return printable(str(value))
 
 
 def show(what: RenderableType) -> None:

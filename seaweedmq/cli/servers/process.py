@@ -13,6 +13,8 @@ from collections.abc import Coroutine
 from enum import StrEnum
 from typing import Any
 
+from seaweedmq.runtime.printable import printable
+
 PR_SET_PDEATHSIG = 1
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
@@ -89,10 +91,12 @@ def keep_memory() -> None:
 
 
 class _OneLine(logging.Formatter):
-    """One line an event; the traceback of an unforeseen error follows in the same line."""
+    """One line an event; the traceback of an unforeseen error follows in the same line. Names that clients choose may
+    hold what moves a terminal's cursor.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        return super().format(record).replace("\n", " | ")
+        return printable(super().format(record).replace("\n", " | "))
 
 
 def log_to_stderr(level: LogLevel) -> None:
