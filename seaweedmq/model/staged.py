@@ -47,6 +47,8 @@ class Manifest:
     """In the order of the rows."""
     roots: tuple[Place, ...]
     """The open segments of that moment."""
+    checkpoint: str = ""
+    """Where the query keeps its checkpoint; "" if it did not say."""
 
     @property
     def record_count(self) -> int:
@@ -86,3 +88,5 @@ class Done:
     batch: int
     ranges: tuple[KeyRange, ...]
     """Of the open segments then: rows that are staged by them seldom have to be sorted anew."""
+    checkpoint: str = ""
+    """Where the query keeps its checkpoint; "" if it did not say."""
