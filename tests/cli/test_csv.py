@@ -14,7 +14,7 @@ import pandas
 import polars
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seaweedmq.cli.records.reading import InputFormat, check, tables
@@ -24,6 +24,8 @@ from seaweedmq.codec.csv_rows import RowCutter
 from seaweedmq.errors import InvalidArgument
 
 KIB = 1024
+EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 25
+"""Of files, each written and read; all of the profile "deep"."""
 
 
 def in_pieces(text: bytes, cuts: Sequence[int]) -> Iterator[bytes]:
@@ -257,6 +259,7 @@ floats = st.none() | st.floats(allow_nan=False, allow_infinity=False)
 SCHEMA = pa.schema([("id", pa.int64()), ("note", pa.string()), ("n", pa.int64()), ("x", pa.float64())])
 
 
+@settings(max_examples=EXAMPLES)
 @given(st.lists(st.tuples(texts, numbers, floats), min_size=1, max_size=8), st.data())
 @pytest.mark.parametrize("write", [with_csv, with_pandas, with_polars, with_duckdb])
 def test_what_other_programs_write_is_read_equal(
