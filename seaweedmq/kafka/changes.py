@@ -22,6 +22,7 @@ from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.topic import TOPICS_AT_ONCE_MAX, Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.ports import BrokerApi
 from seaweedmq.runtime.retrying import backoff, retrying
+from seaweedmq.runtime.turns import Turn
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -37,15 +38,20 @@ def patience_s(timeout_ms: int) -> float:
     return min(max(timeout_ms / 1_000, PATIENCE_S_MIN), PATIENCE_S_MAX)
 
 
-async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[R]]) -> list[R]:
-    """What ``work`` makes of each, in their order, ``CALLS_AT_ONCE`` at a time."""
-    turns = asyncio.Semaphore(CALLS_AT_ONCE)
+async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[R]], turn: Turn) -> list[R]:
+    """Do the work for each item, ``CALLS_AT_ONCE`` at a time; return the results in their order."""
+    todo = list(items)
+    left = iter(enumerate(todo))
+    made: dict[int, R] = {}
 
-    async def one(item: T) -> R:
-        async with turns:
-            return await work(item)
+    async def work_on() -> None:
+        for number, item in left:
+            made[number] = await work(item)
+            await turn.pause()
 
-    return await asyncio.gather(*map(one, items))
+    # Not a task for each item: there may be thousands.
+    await asyncio.gather(*(work_on() for _ in range(min(CALLS_AT_ONCE, len(todo)))))
+    return [made[number] for number in range(len(todo))]
 
 
 class TopicChanges:

@@ -28,6 +28,7 @@ from seaweedmq.kafka.wire.messages import (
 )
 from seaweedmq.model.kafka_group_admin import INTERNAL_TOPICS
 from seaweedmq.model.topic import TopicName, TopicSpec
+from seaweedmq.runtime.turns import Turn
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +39,6 @@ IDS_FROM = 12
 CLUSTER_OPERATIONS_UP_TO = 10
 PARTITIONS_AT_ONCE_MAX = 2_000
 """Of one answer to DescribeTopicPartitions."""
-PARTITIONS_A_TURN = 250
-"""Told of without a turn for other tasks: some 5 ms."""
 TOPIC_OPERATIONS = frozenset({3, 4, 5, 6, 7, 8, 10, 11})
 CLUSTER_OPERATIONS = frozenset({5, 7, 8, 9, 10, 11, 12})
 """Everything that can be done, by Kafka's numbers: there are no permissions."""
@@ -86,7 +85,7 @@ class ClusterRoom:
         body = request.body
         await self._nodes.ready()
         if body.topics is None or (request.version == ALL_WHEN_EMPTY and not body.topics):
-            topics = await _in_turns(self._topic(topic, body) for topic in self._directory.topics())
+            topics = await _in_turns((self._topic(topic, body) for topic in self._directory.topics()), request.turn)
         else:
             topics = await self._asked_for(request, body)
         wants_operations = request.version <= CLUSTER_OPERATIONS_UP_TO and body.include_cluster_authorized_operations
@@ -113,10 +112,10 @@ class ClusterRoom:
         if None in names:
             raise KafkaRefusal(Code.INVALID_REQUEST, "Metadata asks for a topic with neither name nor id: give one")
         names, ids = list(dict.fromkeys(names)), list(dict.fromkeys(ids))
-        failures = await self._create_missing(names) if body.allow_auto_topic_creation else {}
+        failures = await self._create_missing(names, request) if body.allow_auto_topic_creation else {}
         by_name = (self._named(name, failures.get(name), body) for name in names)
         by_id = (self._with_id(topic_id, body) for topic_id in ids)
-        topics = await _in_turns(chain(by_name, by_id))
+        topics = await _in_turns(chain(by_name, by_id), request.turn)
         await self._name_no_lost_leader(topics)
         return topics
 
@@ -139,12 +138,17 @@ class ClusterRoom:
 
         await asyncio.gather(*map(look, led))
 
-    async def _create_missing(self, names: Sequence[str]) -> dict[str, SeaweedMQError]:
+    async def _create_missing(self, names: Sequence[str], request: Request) -> dict[str, SeaweedMQError]:
         """Create those that are not there, and can be; which of them could not."""
         if not self._here.config.kafka_auto_create:
             return {}
         failures: dict[str, SeaweedMQError] = {}
-        specs = [spec for name in names if (spec := self._missing(name, failures)) is not None]
+        specs = []
+        for name in names:
+            spec = self._missing(name, failures)
+            if spec is not None:
+                specs.append(spec)
+            await request.turn.pause()
         if not specs:
             return failures
         outcomes = await self._changes.create(specs, CREATED_WITHIN_S)
@@ -271,6 +275,7 @@ class ClusterRoom:
                 break
             end = min(count, begin + left)
             topics.append(self._page(name, begin, end))
+            await request.turn.pause()
             left -= max(0, end - begin)
             if end < count:
                 cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=end)
@@ -320,15 +325,12 @@ class ClusterRoom:
         )
 
 
-async def _in_turns(topics: Iterable[Any]) -> list[Any]:
+async def _in_turns(topics: Iterable[Any], turn: Turn) -> list[Any]:
     """Topics of a reply, which are made as they are taken, with turns for other tasks."""
-    made, since = [], 0
+    made = []
     for topic in topics:
         made.append(topic)
-        since += 1 + len(topic.partitions)
-        if since >= PARTITIONS_A_TURN:
-            since = 0
-            await asyncio.sleep(0)
+        await turn.pause()
     return made
 
 

@@ -71,7 +71,10 @@ class ConfigsRoom:
     async def describe_configs(self, request: Request) -> Reply:
         """All configs of each resource, or those that are named."""
         await self._directory.nodes.ready()
-        results = [self._result(resource, request.body) for resource in request.body.resources]
+        results = []
+        for resource in request.body.resources:
+            results.append(self._result(resource, request.body))
+            await request.turn.pause()
         return DescribeConfigsResponse(throttle_time_ms=0, results=results)
 
     def _result(self, resource: Any, body: Any) -> Any:
@@ -174,7 +177,7 @@ class ConfigsRoom:
                 resource_name=name,
             )
 
-        responses = await for_each(dict(zip(keys, request.body.resources, strict=True)).values(), altered)
+        responses = await for_each(dict(zip(keys, request.body.resources, strict=True)).values(), altered, request.turn)
         return response(throttle_time_ms=0, responses=responses)
 
     def _topic_to_alter(self, resource: Any) -> Topic:

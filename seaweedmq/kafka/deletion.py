@@ -30,7 +30,7 @@ class DeletionRoom:
     async def delete_records(self, request: Request) -> Reply:
         """Delete what lies before an offset, of each partition that is named."""
         timeout_s = patience_s(request.body.timeout_ms)
-        topics = await for_each(request.body.topics, lambda topic: self._topic(topic, timeout_s))
+        topics = await for_each(request.body.topics, lambda topic: self._topic(topic, timeout_s), request.turn)
         return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
 
     async def _topic(self, asked: Any, timeout_s: float) -> Any:

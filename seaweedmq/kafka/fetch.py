@@ -28,6 +28,7 @@ from seaweedmq.kafka.wire.fetch_reply import FetchedPartition, FetchedTopic, fet
 from seaweedmq.kafka.wire.messages import API, Handler, Reply, Request
 from seaweedmq.model.config import MIB
 from seaweedmq.runtime.signal import Signal
+from seaweedmq.runtime.turns import Turn
 
 WAIT_S_MAX = 300.0
 """A client may ask for less."""
@@ -35,8 +36,8 @@ READ_S_MAX = 10.0
 """Of files, which may have to wait for memory. What was not read then is asked for again."""
 REPLY_BYTES_MAX = 55 * MIB
 """Of one reply, as Kafka's ``fetch.max.bytes`` of brokers."""
-PARTITIONS_AT_ONCE = 250
-"""That are looked at before others get a turn."""
+LARGE_PARTITIONS = 5_000
+"""A reply that names more of them is put together in a thread."""
 BY_ID_FROM = 13
 """Version from which topics are named by their ids."""
 READ_COMMITTED = 1
@@ -110,36 +111,37 @@ class FetchRoom:
         up another one; then read, once. A Fetch that waits holds no records."""
         body, loop = request.body, asyncio.get_running_loop()
         try:
-            exchange = self._begin(request, loop.time())
+            exchange = await self._begin(request)
         except SessionRefused as refused:
             return fetch_reply(request.version, (), error_code=_OF_PROBLEM[refused.problem])
         deadline = loop.time() + min(max(body.max_wait_ms, 0) / 1000, WAIT_S_MAX)
         bytes_max = min(max(body.max_bytes, 0), REPLY_BYTES_MAX)
         fetched: dict[PartitionKey, Fetched] = {}
-        for number, (key, want) in enumerate(exchange.partitions.items(), 1):
+        for key, want in exchange.partitions.items():
             fetched[key] = await self._look(key, want)
-            if number % PARTITIONS_AT_ONCE == 0:
-                await asyncio.sleep(0)
+            await request.turn.pause()
         if body.max_wait_ms > 0:
             await self._wait(request, fetched, FetchWait(max(body.min_bytes, 0), bytes_max), deadline)
         memory = self._memory.reply()
         try:
-            memory.hold(await self._gather(fetched, memory.reserve(bytes_max), memory))
-            return _reply(request, exchange, fetched, memory)
+            memory.hold(await self._gather(fetched, memory.reserve(bytes_max), memory, request.turn))
+            return await _reply(request, exchange, fetched, memory)
         except BaseException:
             memory.release()
             raise
 
-    def _begin(self, request: Request, now: float) -> Exchange:
+    async def _begin(self, request: Request) -> Exchange:
         body = request.body
-        wanted = {
-            (key_of(topic.topic, topic.topic_id), part.partition): Wanted(
-                part.fetch_offset, part.partition_max_bytes, part.current_leader_epoch
-            )
-            for topic in body.topics
-            for part in topic.partitions
-        }
+        wanted: dict[PartitionKey, Wanted] = {}
+        for topic in body.topics:
+            key = key_of(topic.topic, topic.topic_id)
+            for part in topic.partitions:
+                wanted[key, part.partition] = Wanted(
+                    part.fetch_offset, part.partition_max_bytes, part.current_leader_epoch
+                )
+            await request.turn.pause()
         forgotten = [(key_of(t.topic, t.topic_id), p) for t in body.forgotten_topics_data for p in t.partitions]
+        now = asyncio.get_running_loop().time()
         return self._sessions.begin(
             body.session_id, body.session_epoch, wanted, forgotten, now, by_id=request.version >= BY_ID_FROM
         )
@@ -185,16 +187,17 @@ class FetchRoom:
         said.high_watermark = said.log_start = NO_OFFSET
         said.hint = None if topic is None else self._partitions.hint(topic, said.partition, error)
 
-    async def _gather(self, fetched: dict[PartitionKey, Fetched], bytes_max: int, memory: ReplyMemory) -> int:
+    async def _gather(
+        self, fetched: dict[PartitionKey, Fetched], bytes_max: int, memory: ReplyMemory, turn: Turn
+    ) -> int:
         """Read what there is now; return the bytes."""
         share = ReplyShare(bytes_max)
-        for number, (key, said) in enumerate(fetched.items(), 1):
+        for key, said in fetched.items():
             if said.is_old:
                 said = fetched[key] = await self._look(key, said.want)
             if said.source is not None and said.want.offset < said.high_watermark:
                 await self._read(key, said, share, memory)
-            if number % PARTITIONS_AT_ONCE == 0:
-                await asyncio.sleep(0)
+            await turn.pause()
         return share.taken
 
     async def _read(self, key: PartitionKey, said: Fetched, share: ReplyShare, memory: ReplyMemory) -> None:
@@ -308,16 +311,21 @@ _OF_PROBLEM = {
 }
 
 
-def _reply(request: Request, exchange: Exchange, fetched: Mapping[PartitionKey, Fetched], memory: ReplyMemory) -> Reply:
+async def _reply(
+    request: Request, exchange: Exchange, fetched: Mapping[PartitionKey, Fetched], memory: ReplyMemory
+) -> Reply:
     topics: dict[str | bytes, list[FetchedPartition]] = {}
-    hints = []
+    hints, count = [], 0
     for key, said in fetched.items():
         told = Told(said.high_watermark, said.log_start)
         if exchange.settle(key, told, has_records=said.has_records, has_error=said.error is not None):
             topics.setdefault(key[0], []).append(_partition(said, request.body.isolation_level))
+            count += 1
             if said.hint is not None:
                 hints.append(said.hint)
-    return fetch_reply(
+        await request.turn.pause()
+    make = partial(
+        fetch_reply,
         request.version,
         [
             FetchedTopic(name=key, partitions=parts)
@@ -329,6 +337,7 @@ def _reply(request: Request, exchange: Exchange, fetched: Mapping[PartitionKey, 
         endpoints=endpoints(hints),
         sent=memory.release,
     )
+    return make() if count < LARGE_PARTITIONS else await asyncio.to_thread(make)
 
 
 def _partition(said: Fetched, isolation_level: int) -> FetchedPartition:

@@ -133,10 +133,13 @@ class ProduceRoom:
         began = asyncio.get_running_loop().time()
         timeout_s = min(max(body.timeout_ms, 0) / 1000, TIMEOUT_S_MAX)
         room_by = began + max(timeout_s, ROOM_S_MIN)
-        topics = [
-            (wanted, [await self._append(request, wanted, part, room_by) for part in wanted.partition_data])
-            for wanted in body.topic_data
-        ]
+        topics = []
+        for wanted in body.topic_data:
+            outcomes = []
+            for part in wanted.partition_data:
+                outcomes.append(await self._append(request, wanted, part, room_by))
+                await request.turn.pause()
+            topics.append((wanted, outcomes))
         if body.acks == ACKS_NONE:
             return Later(partial(self._silence, topics))
         alone_by = began + max(timeout_s, ALONE_S_MIN)

@@ -14,6 +14,7 @@ from seaweedmq.kafka.wire.connection import RECEIVE_BYTES, Connection
 from seaweedmq.kafka.wire.messages import Handler
 from seaweedmq.kafka.wire.roles import Conversation, Limits
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.runtime.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ def bind(host: str, port: int) -> socket.socket:
 class KafkaServer:
     """Hands the requests of all connections to ``handlers``, by API key; see ``dispatch.Lane`` for the order.
 
-    ``limits``, ``in_flight`` and ``buffer`` are what connections share.
+    ``limits``, ``in_flight``, ``turns`` and ``buffer`` are what connections share.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class KafkaServer:
             idle_s=config.kafka_connection_idle_s,
         )
         self.in_flight = RequestMemory(in_flight_bytes_max or config.kafka_in_flight_bytes_max)
+        self.turns = Turns()
         self.buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._handlers = handlers
         self._connections_max = config.kafka_connections_max

@@ -10,13 +10,15 @@ than they are, a connection has one under way, which begins when there is memory
 import asyncio
 import logging
 from collections import deque
+from functools import partial
 
 from seaweedmq.kafka.wire.assembly import Assembly
 from seaweedmq.kafka.wire.budget import PRESS_INTERVAL_S
-from seaweedmq.kafka.wire.decoding import Malformed
-from seaweedmq.kafka.wire.frames import NotAdvertised, read_request
+from seaweedmq.kafka.wire.decoding import Malformed, Steps
+from seaweedmq.kafka.wire.frames import NotAdvertised, reading
 from seaweedmq.kafka.wire.messages import API, Buffer, Line, Request
 from seaweedmq.kafka.wire.roles import Listening, Receiver, Slot
+from seaweedmq.runtime.turns import Turn
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +91,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_writing = True
         self._will_flush = False
         self._is_draining = False
+        self._is_decoding = False
+        """Whether a request is whole, and has too many elements to be decoded at once."""
         self._is_closing = False
         self._active_at = self._loop.time()
         self._read_due: float | None = None
@@ -238,7 +242,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _has_room(self) -> bool:
         """Whether the client may ask more: it takes its replies, and not too many are to come."""
-        if self._parked is not None or self._is_draining:
+        if self._parked is not None or self._is_decoding or self._is_draining:
             return False
         return self._is_writing and len(self._slots) < self._limits.requests_max
 
@@ -246,19 +250,44 @@ class Connection(asyncio.BufferedProtocol):
         self._read_due = None
         slot = Slot(self)
         slot.held_bytes, self._intake_bytes = self._intake_bytes, 0
+        turn = self._listening.turns.begin()
+        steps = reading(
+            data,
+            peer=self.peer,
+            client_host=self._client_host,
+            connection=self.id,
+            line=self._line,
+            settle=slot.settle,
+            turn=turn,
+        )
+        self._decode(steps, turn, slot)
+
+    def _decode(self, steps: Steps[Request], turn: Turn, slot: Slot) -> None:
+        """Decode a request, one of many elements in turns: what comes behind it is read afterwards."""
         try:
-            request = read_request(
-                data,
-                peer=self.peer,
-                client_host=self._client_host,
-                connection=self.id,
-                line=self._line,
-                settle=slot.settle,
-            )
+            next(steps)
+            while not turn.is_over:
+                next(steps)
+        except StopIteration as end:
+            self._begin(end.value, slot)
         except (Malformed, NotAdvertised) as error:
             self._intake_bytes = slot.held_bytes
             self.fail(str(error))
+        else:
+            self._is_decoding = True
+            self._stop_reading()
+            self._listening.turns.call_next(partial(self._decode_on, steps, slot))
+
+    def _decode_on(self, steps: Steps[Request], slot: Slot) -> None:
+        self._is_decoding = False
+        if self._is_closing:
+            self._free(slot)
             return
+        self._decode(steps, self._listening.turns.begin(), slot)
+        if not self._is_decoding:
+            self._loop.call_soon(self._go_on)
+
+    def _begin(self, request: Request, slot: Slot) -> None:
         self._client_id = request.client_id[:CLIENT_ID_SHOWN_MAX]
         decoded_bytes = ELEMENT_BYTES * request.elements
         if decoded_bytes:
@@ -309,7 +338,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_reading or self._share.wanted or not self._has_room():
             return
         self._received(memoryview(b""))
-        if self._assembly.rest or self._share.wanted or self._is_closing or self._transport is None:
+        if self._assembly.rest or self._share.wanted or self._is_decoding:
+            return
+        if self._is_closing or self._transport is None:
             return
         self._is_reading = True
         self._transport.resume_reading()
@@ -380,7 +411,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.writelines(buffers)
         if self._unsent and self._is_writing:
             self._tell_sent()
-        if self._is_draining and not self._slots:
+        if self._is_draining and not self._slots and not self._is_decoding:
             self._close()
         elif not self._is_reading or self._parked is not None:
             self._loop.call_soon(self._go_on)
@@ -420,7 +451,7 @@ class Connection(asyncio.BufferedProtocol):
         """Read nothing more, answer what was read, then close."""
         self._is_draining = True
         self._stop_reading()
-        if not self._slots:
+        if not self._slots and not self._is_decoding:
             self._close()
 
     def fail(self, reason: str) -> None:
@@ -492,7 +523,7 @@ class Connection(asyncio.BufferedProtocol):
             self._press_due = now + PRESS_INTERVAL_S
             self._listening.in_flight.press(now)
         if now >= self._active_at + limits.idle_s:
-            if not self._slots and self._is_writing:
+            if not self._slots and not self._is_decoding and self._is_writing:
                 log.debug("Kafka connection of %s is closed: idle for %g s", self.peer, limits.idle_s)
                 self._close()
                 return

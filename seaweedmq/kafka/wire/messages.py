@@ -94,6 +94,7 @@ from kafka.protocol.producer import (
 
 from seaweedmq.kafka.wire.schemas import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from seaweedmq.runtime.signal import Signal
+from seaweedmq.runtime.turns import Turn, endless_turn
 
 __all__ = [
     "API",
@@ -283,6 +284,8 @@ class Request:
     """Of all its arrays together."""
     settle: Callable[[], None] = nothing
     """Gives back memory, once it waits for others and what it says is kept elsewhere."""
+    turn: Turn = field(default_factory=endless_turn)
+    """The time that its handler has until it gives way to others."""
 
     @property
     def holds_up(self) -> bool:

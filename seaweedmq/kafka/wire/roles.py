@@ -6,6 +6,7 @@ from typing import Protocol
 
 from seaweedmq.kafka.wire.budget import RequestMemory
 from seaweedmq.kafka.wire.messages import Buffer, Request
+from seaweedmq.runtime.turns import Turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +104,7 @@ class Listening(Protocol):
 
     limits: Limits
     in_flight: RequestMemory
+    turns: Turns
     buffer: memoryview
 
     def opened(self, connection: "Conversation") -> Receiver | None:

@@ -106,7 +106,7 @@ def test_a_group_has_so_many_offsets_and_no_more() -> None:
 
 
 def test_a_full_shard_takes_no_group_for_its_long_name_alone() -> None:
-    tale = Tale(replace(LIMITS, state_bytes_max=6_000), group="g" * 6_000)
+    tale = Tale(LIMITS, group="g" * 6_000, memory=StateMemory(6_000))
     assert tale.commits("a", {ORDERS: 1}, simple=True) == ["a: POLICY_VIOLATION"]
     assert tale.shard.groups() == ()
 
