@@ -9,6 +9,7 @@ from typing import Any
 
 from seaweedmq.broker.local import LocalBroker
 from seaweedmq.coordination.view import ClusterView
+from seaweedmq.core.kafka.creation_quota import MINUTE_S, CreationQuota
 from seaweedmq.core.kafka.topic_ids import NO_TOPIC_ID
 from seaweedmq.errors import AlreadyExists, InvalidArgument, SeaweedMQError
 from seaweedmq.kafka.changes import TopicChanges
@@ -69,6 +70,9 @@ class ClusterRoom:
         self._directory = directory
         self._nodes: Nodes = directory.nodes
         self._changes = changes
+        self._quota = CreationQuota(here.config.kafka_auto_create_per_minute_max)
+        self._throttled: dict[str, float] = {}
+        """Clients whose quota is used up, and when that was logged."""
         self._reported: dict[TopicName, str] = {}
         """Topics that could not be created, with the reason that was logged."""
 
@@ -149,6 +153,7 @@ class ClusterRoom:
             if spec is not None:
                 specs.append(spec)
             await request.turn.pause()
+        specs = self._within_quota(specs, request)
         if not specs:
             return failures
         outcomes = await self._changes.create(specs, CREATED_WITHIN_S)
@@ -166,6 +171,27 @@ class ClusterRoom:
             elif isinstance(outcome, SeaweedMQError):
                 failures[spec.name.name] = outcome
         return failures
+
+    def _within_quota(self, specs: list[TopicSpec], request: Request) -> list[TopicSpec]:
+        """The topics that may be created for a client now. The others are answered as unknown, as Apache Kafka answers
+        while it creates a topic: clients ask again."""
+        now = asyncio.get_running_loop().time()
+        granted = self._quota.take(request.client_host, len(specs), now)
+        if granted < len(specs) and now - self._throttled.get(request.client_host, -MINUTE_S) >= MINUTE_S:
+            if len(self._throttled) >= REPORTED_MAX:
+                self._throttled.clear()
+            self._throttled[request.client_host] = now
+            log.warning(
+                "topics not created for the Kafka client %s (%s) yet: %d of %d, the first %s: "
+                "kafka_auto_create_per_minute_max is %d: create them with CreateTopics, or raise it",
+                request.peer,
+                request.client_id,
+                len(specs) - granted,
+                len(specs),
+                specs[granted].name,
+                self._here.config.kafka_auto_create_per_minute_max,
+            )
+        return specs[:granted]
 
     def _report(self, name: TopicName, reason: InvalidArgument) -> None:
         """Log why a topic cannot be created, once: clients ask for it again and again."""

@@ -41,6 +41,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "kafka_groups_bytes_max": (KAFKA_BYTES_MIN, INT32_MAX),
     "kafka_reencode_cache_bytes_max": (KAFKA_BYTES_MIN, INT32_MAX),
     "kafka_partitions_default": (1, PARTITIONS_MAX),
+    "kafka_auto_create_per_minute_max": (1, INT32_MAX),
     "kafka_internal_partitions": (1, PARTITIONS_MAX),
 }
 """Lowest and highest of settings that would else be found wrong when somebody's request fails, and not at the start."""
@@ -177,6 +178,9 @@ class BrokerConfig:
     """Of a topic that is created without saying how many; from 1 to 4,096."""
     kafka_auto_create: bool = True
     """Whether a topic that a Kafka client asks about is created."""
+    kafka_auto_create_per_minute_max: int = 100
+    """Topics that a broker creates in a minute for the Kafka clients of one address that ask about them. It does not
+    bind CreateTopics. At least 1."""
     kafka_internal_partitions: int = 8
     """Of the internal topic of Kafka's groups. It can not be changed once that is there."""
 
