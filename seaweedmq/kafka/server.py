@@ -51,9 +51,14 @@ class KafkaServer:
     """
 
     def __init__(
-        self, handlers: Mapping[int, Handler], config: BrokerConfig, in_flight_bytes_max: int | None = None
+        self,
+        handlers: Mapping[int, Handler],
+        config: BrokerConfig,
+        in_flight_bytes_max: int | None = None,
+        turns: Turns | None = None,
     ) -> None:
-        """``in_flight_bytes_max``: what there is memory for; None: as configured."""
+        """``in_flight_bytes_max``: what there is memory for; None: as configured. ``turns``: of long requests; None: by
+        the clock of the machine."""
         self.limits = Limits(
             request_bytes_max=config.kafka_request_bytes_max,
             requests_max=config.kafka_requests_per_connection_max,
@@ -61,7 +66,7 @@ class KafkaServer:
             idle_s=config.kafka_connection_idle_s,
         )
         self.in_flight = RequestMemory(in_flight_bytes_max or config.kafka_in_flight_bytes_max)
-        self.turns = Turns()
+        self.turns = turns or Turns()
         self.buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._handlers = handlers
         self._connections_max = config.kafka_connections_max
