@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from seaweedmq.broker.admission import Admission
 from seaweedmq.broker.api import Api, Local
@@ -30,7 +31,7 @@ from seaweedmq.broker.serve.tail import Tails
 from seaweedmq.broker.term import Term, TermParts, make_term
 from seaweedmq.broker.upkeep.storage_space import SpaceGuard
 from seaweedmq.coordination.observed import ObservedMetaStore
-from seaweedmq.coordination.session import Session
+from seaweedmq.coordination.session import Session, Standby
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.lineage.provenance import provenance
 from seaweedmq.core.segment.producer_limits import ProducerPool
@@ -71,8 +72,22 @@ class Broker:
         converter: TableConverter,
         address: str,
         kafka_address: str = "",
+        standby: Standby | None = None,
+        loop_holds: Callable[[], int] = lambda: 0,
     ) -> None:
-        """``kafka_address`` is where this process listens for Kafka clients; "" for nowhere."""
+        """
+        Args:
+            config: the settings.
+            env: clocks, randomness and size of the process.
+            store: the storage.
+            meta: etcd.
+            dialer: of other brokers.
+            converter: writes tables.
+            address: where clients and brokers dial this process.
+            kafka_address: where it listens for Kafka clients; "" for nowhere.
+            standby: renews its lease when the event loop does not.
+            loop_holds: how often the event loop was held since the start.
+        """
         self.address = address
         self._config = config
         self._env = env
@@ -129,6 +144,7 @@ class Broker:
             meta=meta,
             env=env,
             lease_ttl_s=config.lease_ttl_s,
+            standby=standby,
             address=address,
             kafka_address=kafka_address,
             admit=self._admit,
@@ -186,6 +202,7 @@ class Broker:
             publish=publish,
             subscribe=subscribe,
             term=lambda: self._membership.term,
+            loop_holds=loop_holds,
         )
 
     @property

@@ -4,11 +4,13 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from typing import Protocol
 
 from tenacity import AsyncRetrying
 
 from seaweedmq.codec.keys import KAFKA_ADDRESSES, address_key, broker_key, kafka_address_key, left_key
 from seaweedmq.codec.metadata import broker_to_json
+from seaweedmq.coordination.standby import GuardedLease
 from seaweedmq.coordination.waiting import until_deleted
 from seaweedmq.errors import AlreadyExists, Deposed, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerInfo
@@ -29,6 +31,13 @@ LEFT_S = 3600.0
 """How long a broker that has left is remembered. Later, its segments wait as if it had died."""
 
 
+class Standby(Protocol):
+    """Renewal of a lease when the event loop does not renew it; see ``standby.LeaseStandby``."""
+
+    def guard(self, lease: GuardedLease) -> None:
+        """Renew this lease from now on when it is due, until its ``lease`` is 0."""
+
+
 class Session:
     """One lease, renewed every half of its time until it is lost or closed. Opened once; then make another.
 
@@ -43,9 +52,15 @@ class Session:
         ttl_s: float,
         rng: random.Random,
         clock_s: Callable[[], float] = loop_s,
+        standby: Standby | None = None,
     ) -> None:
+        """``standby`` renews the lease when the event loop does not."""
         self.lease = 0
         self.ttl_s = ttl_s
+        self.deadline_s = 0.0
+        """Until then the lease surely lives, by ``clock_s``."""
+        self.renewed_s = 0.0
+        """Time at which the event loop sent its last renewal, by ``clock_s``."""
         self.lost = asyncio.Event()
         """Set when etcd says that the lease is gone. Never set just because etcd can not be reached."""
         self.changed = Signal()
@@ -53,18 +68,22 @@ class Session:
         self._store = store
         self._rng = rng
         self._clock_s = clock_s
-        self._deadline = 0.0
+        self._standby = standby
         self._opened_at = 0.0
         self._keeping: asyncio.Task[None] | None = None
 
     @property
     def remaining_s(self) -> float:
         """How long the lease surely lives from now on; 0 or less: not surely."""
-        return self._deadline - self._clock_s()
+        return self.deadline_s - self._clock_s()
 
     def alive(self) -> bool:
         """Whether the lease surely lives now."""
-        return self.lease != 0 and not self.lost.is_set() and self._clock_s() < self._deadline
+        return self.lease != 0 and not self.lost.is_set() and self._clock_s() < self.deadline_s
+
+    def extend(self, deadline_s: float) -> None:
+        """Note, from any thread, that the lease surely lives until then."""
+        self.deadline_s = max(self.deadline_s, deadline_s)
 
     async def open(self, info: BrokerInfo) -> None:
         """Take a lease, keep it alive, and register the broker and its addresses under it.
@@ -82,6 +101,8 @@ class Session:
         await self._attempts()(self._grant)
         self._keeping = asyncio.create_task(self._keep_alive(), name=f"lease of {info.id}")
         self._keeping.add_done_callback(self._on_keeping_ended)
+        if self._standby is not None:
+            self._standby.guard(self)
         try:
             await self._register(info)
         except Deposed as error:
@@ -170,9 +191,9 @@ class Session:
         return retrying(pause_s, on=Unavailable, stop=after_attempts(REGISTER_ATTEMPTS))
 
     async def _grant(self) -> None:
-        sent = self._clock_s()
+        self.renewed_s = self._clock_s()
         self.lease = await self._store.grant_lease(self.ttl_s)
-        self._deadline = sent + self.ttl_s
+        self.deadline_s = self.renewed_s + self.ttl_s
         self._opened_at = asyncio.get_running_loop().time()
 
     async def _register_once(self, info: BrokerInfo) -> Entry | None:
@@ -211,7 +232,8 @@ class Session:
         sent, sent_s = asyncio.get_running_loop().time(), self._clock_s()
         lasts_s = await self._store.renew_lease(self.lease)
         if lasts_s > 0:
-            self._deadline = sent_s + lasts_s
+            self.renewed_s = sent_s
+            self.extend(sent_s + lasts_s)
         else:
             _log.error("etcd ended the lease %x: it was not renewed in time, or revoked", self.lease)
             self.lost.set()

@@ -11,12 +11,15 @@ from seaweedmq.cli.servers.etcd import wait_for_etcd
 from seaweedmq.cli.servers.kafka import open_gateway, start_gateway
 from seaweedmq.cli.servers.own_process import OwnProcess
 from seaweedmq.coordination.etcd import EtcdMetaStore
+from seaweedmq.coordination.etcd_lease import EtcdLeaseRenewal
+from seaweedmq.coordination.standby import LeaseStandby
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import Environment
 from seaweedmq.rpc.address import Address
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve
 from seaweedmq.runtime.boot_clock import boot_s
+from seaweedmq.runtime.loop_watch import LoopWatch
 from seaweedmq.runtime.open_files import PART, files_max, within_open_files
 from seaweedmq.storage.store.files import open_store
 from seaweedmq.storage.tables.converter import ProcessTableConverter
@@ -70,6 +73,13 @@ async def run_broker(
             cluster_id=lambda: store.cluster_id,
             rng=rng,
         )
+        renewal = EtcdLeaseRenewal(etcd)
+        stack.callback(renewal.close)
+        standby = LeaseStandby(renewal)
+        stack.callback(standby.stop)
+        watch = LoopWatch()
+        watch.start()
+        stack.callback(watch.stop)
         gateway = open_gateway(config)
         if gateway is not None:
             stack.push_async_callback(gateway.stop)
@@ -88,6 +98,8 @@ async def run_broker(
             converter=converter,
             address=address,
             kafka_address="" if gateway is None else gateway.address,
+            standby=standby,
+            loop_holds=lambda: watch.holds,
         )
         server = await serve(one.api, str(listen), config, memory=one.stream_memory, readiness=one.readiness)
         stack.push_async_callback(server.stop, STOP_GRACE_S)
