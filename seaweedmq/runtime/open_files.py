@@ -11,6 +11,8 @@ log = logging.getLogger(__name__)
 
 PART = 4
 """Connections of either listener and open segments take one part in so many each."""
+FEW = 1_000
+"""A limit below this number is a warning."""
 
 
 def files_max() -> int | None:
@@ -31,7 +33,8 @@ def within_open_files(setting: str, wanted: int, limit: int | None, part: int = 
     if limit is None or wanted * part <= limit:
         return wanted
     allowed = max(1, limit // part)
-    log.warning(
+    log.log(
+        logging.WARNING if allowed < FEW else logging.INFO,
         "limited by open files: %s = %d is lowered to %d, since this process may open %d files: raise its limit "
         "(ulimit -Hn, LimitNOFILE) to %d",
         setting,
