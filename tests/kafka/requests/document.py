@@ -29,6 +29,9 @@ def _lists() -> Iterator[str]:
 
 
 def _table(rules: Sequence[Rule], what: str, where: str) -> Iterator[str]:
+    if not rules:
+        yield "The list is empty: the differences that the comparison prints have not been judged yet.\n"
+        return
     yield f"| {what} | {where} | why |\n|---|---|---|\n"
     for scene, of_scene in groupby(rules, key=lambda rule: rule.scene):
         for rule in of_scene:
