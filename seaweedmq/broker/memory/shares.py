@@ -52,6 +52,11 @@ KAFKA_PART = 4
 their groups, and batches made for them."""
 
 
+def heap_bytes(config: BrokerConfig) -> int:
+    """Return the part of the bound that no budget takes."""
+    return max(HEAP_BYTES_MIN, int(config.memory_bytes_max * HEAP_SHARE))
+
+
 @dataclass(frozen=True, slots=True)
 class KafkaMemory:
     """What a listener for Kafka clients may hold. All zero without one."""
@@ -100,7 +105,7 @@ class BrokerMemory:
         Raises:
             InvalidArgument: it is too little.
         """
-        heap = max(HEAP_BYTES_MIN, int(config.memory_bytes_max * HEAP_SHARE))
+        heap = heap_bytes(config)
         available = config.memory_bytes_max - runtime_bytes - heap
         kafka = KafkaMemory.of(config, max(0, available))
         available -= kafka.total_bytes

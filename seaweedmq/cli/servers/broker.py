@@ -7,9 +7,11 @@ import time
 from dataclasses import replace
 
 from seaweedmq.broker.broker import Broker
+from seaweedmq.broker.memory.shares import heap_bytes
 from seaweedmq.cli.servers.etcd import wait_for_etcd
 from seaweedmq.cli.servers.kafka import open_gateway, start_gateway
 from seaweedmq.cli.servers.own_process import OwnProcess
+from seaweedmq.cli.servers.process import keep_memory
 from seaweedmq.coordination.etcd import EtcdMetaStore
 from seaweedmq.coordination.etcd_lease import EtcdLeaseRenewal
 from seaweedmq.coordination.standby import LeaseStandby
@@ -55,6 +57,7 @@ async def run_broker(
         AlreadyExists: the port or the address is taken.
     """
     config = within_its_files(config)
+    keep_memory(heap_bytes(config))  # what is freed and kept is part of the bound
     async with contextlib.AsyncExitStack() as stack:
         rng = random.Random(secrets.randbits(64))
         process = OwnProcess()

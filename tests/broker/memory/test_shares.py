@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.broker.memory.shares import HEAP_BYTES_MIN, HEAP_SHARE, KAFKA_PART, BrokerMemory, KafkaMemory
+from seaweedmq.broker.memory.shares import HEAP_BYTES_MIN, HEAP_SHARE, KAFKA_PART, BrokerMemory, KafkaMemory, heap_bytes
 from seaweedmq.model.config import MIB, BrokerConfig
 
 LISTENING = BrokerConfig(
@@ -59,3 +59,8 @@ def test_whatever_is_configured_all_of_it_is_inside_the_bound(
     assert kafka.reencode_bytes <= reencode
     assert kafka.groups_bytes <= groups
     assert sum(budget.limit for budget in memory.budgets) + kafka.total_bytes + heap + RUNTIME_BYTES <= bound
+
+
+def test_what_the_allocator_keeps_is_within_the_bound() -> None:
+    assert heap_bytes(replace(LISTENING, memory_bytes_max=120 * MIB)) == HEAP_BYTES_MIN
+    assert heap_bytes(replace(LISTENING, memory_bytes_max=1_200 * MIB)) == 100 * MIB
