@@ -88,5 +88,5 @@ class ReplyMemory:
             self._memory.serve()
 
     def release(self) -> None:
-        """Hold nothing. Again is no error."""
+        """Hold nothing. May be called again."""
         self.hold(0)

@@ -278,7 +278,7 @@ class Shard:
                 try:
                     record = decode_record(key, value)
                 except Corrupt as error:
-                    log.error("%s: key %r is left out, it can not be read: %s", self.partition.segment, key[:80], error)
+                    log.error("%s: key %r is left out, it cannot be read: %s", self.partition.segment, key[:80], error)
                     continue
                 if record is not None:
                     state.load(record)

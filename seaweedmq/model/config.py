@@ -140,8 +140,9 @@ class BrokerConfig:
     streams_max: int = 10_000
     """And no more than there is memory for, 180 KiB each."""
     connections_max: int = 10_000
-    """Of native clients and other brokers; further ones are closed at once. This, ``kafka_connections_max`` and
-    ``open_segments_max`` are each lowered to a quarter of the files that the broker may open."""
+    """Connections of native clients and other brokers; further ones are closed at once. This setting,
+    ``kafka_connections_max`` and ``open_segments_max`` are each lowered to a quarter of the files that the broker may
+    open."""
     rpc_timeout_s: float = 10.0
     """Deadline of one unary call between brokers."""
     kafka_listen: str = ""
@@ -153,9 +154,9 @@ class BrokerConfig:
     kafka_request_bytes_max: int = 100 * MIB
     """A larger one ends its connection. This and the other ``bytes_max`` of Kafka's are 1 MiB at least."""
     kafka_in_flight_bytes_max: int = 64 * MIB
-    """Of requests that are read and not answered, and of replies that are not taken, over all connections. A quarter is
-    guaranteed, up to 16 KiB for each connection, and a quarter reserved for the one that has waited longest; of the
-    rest a connection may hold half of what is free. Beyond it no more are read."""
+    """Bytes of requests that are read and not answered, and of replies that are not taken, over all connections. A
+    quarter is guaranteed, up to 16 KiB for each connection, and a quarter reserved for the one that has waited longest;
+    of the rest a connection may hold half of what is free. Beyond it no more are read."""
     kafka_fetch_bytes_max: int = 64 * MIB
     """Of all replies to Fetch together that are made and not sent. When there is little left, replies are smaller."""
     kafka_requests_per_connection_max: int = 100
@@ -165,13 +166,13 @@ class BrokerConfig:
     kafka_connection_idle_s: float = 600.0
     """A connection on which nothing is asked for so long is closed."""
     kafka_request_read_s: float = 30.0
-    """How long nothing may come of a request that began, and how long a client may take nothing of its replies."""
+    """Longest time in which nothing comes of a request that began, or a client takes nothing of its replies."""
     kafka_unpacked_bytes_max: int = 64 * MIB
     """What a compressed batch may be unpacked to; at most 64 MiB."""
     kafka_cursors_max: int = 64
     """Readers of files that are kept for who goes on reading there."""
     kafka_groups_bytes_max: int = 64 * MIB
-    """Of members and offsets of Kafka's groups that this broker coordinates; what would be beyond is refused."""
+    """Bytes of members and offsets of Kafka's groups that this broker coordinates; what is beyond is refused."""
     kafka_reencode_cache_bytes_max: int = 32 * MIB
     """Of batches made for Kafka clients from records that other clients published."""
     kafka_partitions_default: int = 4

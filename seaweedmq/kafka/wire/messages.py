@@ -281,7 +281,7 @@ class Request:
     ahead: int = 0
     """How many urgent ones came before it."""
     elements: int = 0
-    """Of all its arrays together."""
+    """Number of elements of all its arrays together."""
     settle: Callable[[], None] = nothing
     """Gives back memory, once it waits for others and what it says is kept elsewhere."""
     turn: Turn = field(default_factory=endless_turn)

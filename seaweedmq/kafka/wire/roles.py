@@ -80,7 +80,7 @@ class Slot:
 
     def fill(self, buffers: Sequence[Buffer] = (), sent: Callable[[], None] | None = None) -> None:
         """Say this in its turn; nothing, if there are no buffers. ``sent`` is called when the socket has taken them, or
-        nobody is there to take them. Who gives ``sent`` counts the buffers until then.
+        nobody is there to take them. The caller that gives ``sent`` counts the buffers until then.
         """
         assert not self.is_filled, "a request is answered once"
         self.is_filled = True
