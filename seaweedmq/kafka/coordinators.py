@@ -50,7 +50,8 @@ class Coordinators:
         self._limits = replace(
             largest, group_bytes_max=min(largest.group_bytes_max, broker.config.frame_bytes_max // 2)
         )
-        self.memory = StateMemory(broker.memory.groups_bytes)
+        # Without a listener nothing is set aside, as in simulated brokers, whose clients come in another way.
+        self.memory = StateMemory(broker.memory.groups_bytes or broker.config.kafka_groups_bytes_max)
         self._shards: dict[int, Shard] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._is_over = False
