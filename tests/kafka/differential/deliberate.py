@@ -35,8 +35,9 @@ DELIBERATE = (
     *(
         Rule(scene, "*: responses.*.partition_responses.*.log_start_offset", "with some rejected batches Kafka says "
              "it, and no client reads it: -1")
-        for scene in ("refused", "sequences")
+        for scene in ("refused", "sequences", "formats", "behind")
     ),
+    Rule("formats", "lz4 of *: *.error_code", "Kafka fails on it (-1): INVALID_RECORD"),
     Rule("refused", "a length *: *.error_code", "INVALID_RECORD, as for a length that is too large: the client did not "
          "send one batch, and to send it again would not help"),
     Rule("refused", "bytes behind it: *", "Kafka drops bytes behind a batch: they are refused"),
