@@ -3,8 +3,6 @@
 Most are of requests that no client sends: what is wrong with them is answered differently.
 """
 
-from pathlib import Path
-
 from tests.kafka.differential.comparison import Rule
 
 DELIBERATE = (
@@ -79,21 +77,3 @@ DELIBERATE = (
     Rule("commits", "the group without offsets: *.group_state", "Kafka forgets a group without members and offsets "
          "some minutes later: it is forgotten at once"),
 )  # fmt: skip
-DOCUMENT = Path(__file__).parents[3] / "seaweedmq" / "kafka" / "DIFFERENCES.md"
-_HEAD = """\
-# Differences from Apache Kafka
-
-A broker answers Kafka's requests as Apache Kafka 4.1 does, except as listed here. The tests play the same requests,
-good and bad, to both (`tests/kafka/differential/`), and fail for a difference that is not in the list, and for one in
-the list that is no longer found. Most are answers to requests that no client sends. `*` stands for any text.
-`python -m tests.kafka.differential document` writes this file, a test compares it.
-
-| scene | request: field | reason |
-|---|---|---|
-"""
-
-
-def document() -> str:
-    """The list in Markdown."""
-    rows = ((rule.scene, rule.where, rule.why) for rule in DELIBERATE)
-    return _HEAD + "".join(f"| {scene.replace('*', 'any')} | `{where}` | {why} |\n" for scene, where, why in rows)
