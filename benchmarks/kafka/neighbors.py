@@ -29,11 +29,11 @@ IDLE, HALF_OPEN, FLOODING = 1_000, 1_000, 50
 TOPIC, GROUP = "neighbors", "neighbors"
 RECORD_BYTES = 100
 CONTROL_EVERY_S = 0.002
-"""Pause between two requests that are measured: they find what is there, and are no load."""
+"""Pause between two measured requests, long enough that they add no load of their own."""
 
 
 def run(scale: Scale) -> list[Measure]:
-    """One broker; the quiet figures are taken anew before each neighbor."""
+    """Run one broker; measure the quiet figures again before each neighbor."""
     seconds = SECONDS_QUICK if scale.quick else SECONDS
     rounds = 1 if scale.quick else ROUNDS
     measures: list[Measure] = []
@@ -269,4 +269,4 @@ NEIGHBORS: Mapping[str, Callable[[str, Event, Event], int]] = {
     "flood": _flood,
     **{name: partial(_largest, request) for name, request in LARGEST.items()},
 }
-"""What a neighbor does until it is stopped, by name; it returns the number of its requests."""
+"""Neighbors by name. Each works until it is stopped and returns the number of its requests."""

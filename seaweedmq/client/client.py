@@ -236,7 +236,8 @@ class Client:
         that is cancelled leaves closing under way, and the next awaits the same.
 
         Raises:
-            SeaweedMQError: the first failure to deliver that was not reported yet; everything is closed all the same.
+            SeaweedMQError: If a delivery failed and was not reported yet: the first such failure. Everything is closed
+                nevertheless.
         """
         if self._closing is None:
             self._closing = asyncio.create_task(self._close(), name="close client")
@@ -275,4 +276,4 @@ class Client:
 def _forget(client: "weakref.ref[Client]", each: Publisher | TopicReading) -> None:
     alive = client()
     if alive is not None:
-        alive._open.pop(each, None)  # noqa: SLF001 - a method of it, but for the weak reference
+        alive._open.pop(each, None)  # noqa: SLF001 - a function, so that it holds only a weak reference

@@ -46,7 +46,7 @@ def etcd_binary() -> Path:
 class LocalEtcd:
     """One etcd process with its data and ``etcd.log`` below ``directory``; an async context manager.
 
-    Ports are chosen at the first start, or when somebody asks for the endpoint, and reserved for as long as this object
+    Ports are chosen at the first start, or when the endpoint is first read, and reserved for as long as this object
     lives, so that a restart serves the same address with the same data.
     ``fsync=False`` is for tests: data then survives the death of etcd, not that of the machine. So is ``quota_bytes``,
     the size of its data from which etcd refuses writes.

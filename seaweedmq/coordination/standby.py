@@ -2,7 +2,7 @@
 
 A handler that holds the loop for longer than a lease lasts would cost the broker all its segments, and others a
 failover, though it works. The thread has its own connection to etcd, and needs nothing of the loop. It gives up on a
-loop that is held for too long: that broker serves nobody, and others have to take over.
+loop that is held for too long: that broker serves no client, and others have to take over.
 """
 
 import logging
@@ -19,7 +19,7 @@ DUE_SHARE: Final = 0.4
 """The standby renews once less than this share of the lease is left. The loop does at a half."""
 LOOKS_A_LEASE: Final = 16
 LOOP_HELD_S_MAX: Final = 30.0
-"""How long a lease is renewed for a loop that does not do so itself."""
+"""Longest time that the standby renews a lease in place of the event loop."""
 
 
 class GuardedLease(Protocol):
@@ -29,9 +29,9 @@ class GuardedLease(Protocol):
     """Id; 0: there is none, or no longer."""
     ttl_s: float
     deadline_s: float
-    """Until then the lease surely lives."""
+    """Time until which the lease surely lives."""
     renewed_s: float
-    """When the event loop renewed it last."""
+    """Time of the last renewal by the event loop."""
 
     def extend(self, deadline_s: float) -> None:
         """Note, from any thread, that the lease surely lives until then."""
@@ -57,7 +57,7 @@ class LeaseStandby:
         self._thread: threading.Thread | None = None
         self._ttl_s = 0.0
         self.renewals = 0
-        """How often it renewed a lease."""
+        """Number of renewals by the standby."""
 
     def guard(self, lease: GuardedLease) -> None:
         """Renew this lease from now on when it is due, in the place of the one before."""
@@ -86,7 +86,7 @@ class LeaseStandby:
             _log.warning("lease not renewed by its standby: %x: %s; retrying", lease, error)
             return
         if lasts_s <= 0:
-            return  # the event loop finds out when it renews, and drops what the lease protected
+            return  # the event loop notices when it renews, and drops what the lease protected
         guarded.extend(sent_s + lasts_s)
         self.renewals += 1
         _log.warning(

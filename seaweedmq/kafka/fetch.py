@@ -58,7 +58,7 @@ class Fetched:
     batches: Batches | None = None
     source: LocalPartition | None = None
     readable_bytes: int = 0
-    """What lies between the wanted offset and ``counted_to``, as far as the reply may hold it."""
+    """Bytes from the requested offset to ``counted_to``, up to the limit of the reply."""
     counted_to: int = NO_OFFSET
 
     @property

@@ -1,7 +1,7 @@
 """A watchdog of the event loop: a thread that logs what holds it, with its stack, and counts how often.
 
-Work that does not give way costs everything else on the loop its time: other clients, renewals of the lease, timers.
-A process that was frozen, or a machine that was suspended, is no such work: the thread stood still as well.
+Work that does not give way delays everything else on the loop: other clients, renewals of the lease, timers.
+A frozen process or a suspended machine does not count as held: the thread stood still as well.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ FRAMES_MAX: Final = 30
 
 
 class Finding(Enum):
-    """What a look at the loop finds."""
+    """Result of one check of the loop."""
 
     NOTHING = "nothing new"
     HELD = "the loop is held"
@@ -38,7 +38,7 @@ class HoldTracker:
     """The holds of one loop, from the times at which it ran and those at which it was looked at."""
 
     beat_s: float
-    """When the loop ran last."""
+    """Time at which the loop ran last."""
     looked_s: float
     holds: int = 0
     held_s: float = 0.0
@@ -78,7 +78,7 @@ class LoopWatch:
 
     @property
     def holds(self) -> int:
-        """How often the loop was held since the start."""
+        """Number of times that the loop was held since the start."""
         return self._tracker.holds
 
     def start(self) -> None:

@@ -1,11 +1,11 @@
-"""Text of strangers as it may be shown on a terminal and in a log."""
+"""Escaping of untrusted text for terminals and logs."""
 
 
 def printable(text: str, keep: str = "") -> str:
     """The text with all that prints nothing, moves the cursor or changes colors written as an escape.
 
     Args:
-        keep: characters that stay all the same.
+        keep: characters that are not escaped.
     """
     if text.isprintable():
         return text

@@ -43,5 +43,5 @@ class Signal:
         self._listeners[listener] = None
 
     def unlisten(self, listener: Callable[[], None]) -> None:
-        """Stop calling it. A listener that is not called any longer is no error."""
+        """Stop calling ``listener``. Has no effect if it was not called."""
         self._listeners.pop(listener, None)

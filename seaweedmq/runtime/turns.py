@@ -14,14 +14,14 @@ from seaweedmq.runtime.boot_clock import boot_s
 T = TypeVar("T")
 
 TURN_S: Final = 0.001
-"""How long a piece of work may go on before it gives way, as far as it looks at the clock."""
+"""Longest time that work runs before it gives way, if it checks the clock often enough."""
 
 
 class Turns:
     """The queue of the work that gave way."""
 
     def __init__(self, clock_s: Callable[[], float] = boot_s) -> None:
-        """``clock_s`` goes on within an iteration of the loop, which uvloop's ``time()`` does not."""
+        """``clock_s`` has to advance within an iteration of the loop, unlike uvloop's ``time()``."""
         self._clock_s = clock_s
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_scheduled = False

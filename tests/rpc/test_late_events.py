@@ -40,7 +40,7 @@ def test_a_closed_loop_ignores_what_grpc_passes_on_and_nothing_else(
 
 
 def test_clients_with_a_loop_each_disturb_no_other_loop() -> None:
-    """As a worker of Spark has them, a program that calls ``asyncio.run`` again and again, and tests."""
+    """Workers of Spark, programs that call ``asyncio.run`` repeatedly, and tests have such clients."""
     disturbed: list[dict[str, Any]] = []
     address: list[str] = []
     started, ended = threading.Event(), threading.Event()

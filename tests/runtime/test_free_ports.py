@@ -1,4 +1,4 @@
-"""A reserved port is its server's: nobody else is given it, before the server listens and after it has ended."""
+"""A reserved port is its server's alone, also before the server listens and after it has ended."""
 
 import errno
 import socket

@@ -1,4 +1,4 @@
-"""What holds the event loop is logged with its stack and counted; a frozen process is no such thing."""
+"""Work that holds the event loop is logged with its stack and counted; a frozen process is not."""
 
 import asyncio
 import logging

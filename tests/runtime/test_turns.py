@@ -9,7 +9,7 @@ from seaweedmq.runtime.turns import TURN_S, Turn, Turns, endless_turn, in_turns
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that a test advances."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -96,7 +96,7 @@ class Handling:
             while self._exit is None and await self._start_one(slots):
                 pass
         except asyncio.CancelledError:
-            # Cancelled by the exit of a handler, unless somebody else did, too.
+            # The exit of a handler cancels this task; any further cancellation has to propagate.
             if self._exit is None or task is None or task.uncancel() > 0:
                 raise
         finally:

@@ -211,7 +211,7 @@ class GroupSubscriber(TopicReading):
         await super().close()
 
     def _begin_to_close(self) -> None:
-        """Handlers go on: what they acknowledge is committed."""
+        """End iteration only: handlers continue, and their acknowledgements are committed."""
         self._end()
 
     def is_inside_handler(self) -> bool:

@@ -78,7 +78,7 @@ def schema_to_adopt(table: pa.Table) -> pa.Schema:
     """The topic schema that a first table suggests: its columns, dictionaries decoded, without metadata.
 
     Raises:
-        InvalidArgument: a time zone that nobody knows.
+        InvalidArgument: If a column has an unknown time zone.
     """
     fields = []
     for field in table.schema:

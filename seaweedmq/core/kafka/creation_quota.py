@@ -9,7 +9,7 @@ from typing import Final
 
 MINUTE_S: Final = 60.0
 CLIENTS_MAX: Final = 10_000
-"""Clients that are remembered; the one that was unused the longest is forgotten first."""
+"""Clients whose quota is remembered; beyond, the least recently used is dropped."""
 
 
 class CreationQuota:
@@ -20,7 +20,7 @@ class CreationQuota:
         self._per_minute_max = per_minute_max
         self._clients_max = clients_max
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """By client: the topics that were left to it, and when; the longest unused first."""
+        """Topics left to each client, and the time of that count; the least recently used client first."""
 
     def take(self, client: str, wanted: int, now: float) -> int:
         """Take up to so many topics of a client's quota at this time; return how many may be created."""

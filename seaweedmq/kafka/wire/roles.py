@@ -79,8 +79,9 @@ class Slot:
             self._connection.settled(self)
 
     def fill(self, buffers: Sequence[Buffer] = (), sent: Callable[[], None] | None = None) -> None:
-        """Say this in its turn; nothing, if there are no buffers. ``sent`` is called when the socket has taken them, or
-        nobody is there to take them. The caller that gives ``sent`` counts the buffers until then.
+        """Reply with these buffers in the order of requests; without buffers, send nothing. ``sent`` is called once
+        the socket has taken them or the connection has ended. A caller that passes ``sent`` accounts for the memory of
+        the buffers until then.
         """
         assert not self.is_filled, "a request is answered once"
         self.is_filled = True

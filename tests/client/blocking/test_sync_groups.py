@@ -105,7 +105,7 @@ def test_whatever_a_handler_raises_its_record_comes_again(
 
     with client.subscriber(TOPIC, group=GROUP, start="earliest", stop_at="latest", timeout=10) as subscriber:
         subscriber.handle(coroutine if is_coroutine else function)
-    # at least once: a machine that stands still for a while redelivers, too
+    # At least once: a machine that stalls for a while also redelivers.
     assert {value for value, _ in seen} == {b"0", b"1", b"2"}
     assert [deliveries > 1 for value, deliveries in seen if value == b"1"][:2] == [False, True]
 

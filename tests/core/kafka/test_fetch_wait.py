@@ -1,4 +1,4 @@
-"""A long poll ends when what could be sent is as much as was asked for, or as much as may be sent."""
+"""A long poll ends when the readable bytes reach the requested minimum, or the most that a reply may hold."""
 
 from seaweedmq.core.kafka.fetch_wait import FetchWait
 

@@ -28,7 +28,7 @@ DEADLINE_MS = 10_000
 
 
 def connections_max() -> int:
-    """As many as are configured, and a quarter of what a broker on this machine may open."""
+    """Return the configured maximum, or a quarter of the files that a broker may open here if that is less."""
     _, files_max = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = BrokerConfig().kafka_connections_max
     return wanted if files_max == resource.RLIM_INFINITY else min(wanted, files_max // PART)

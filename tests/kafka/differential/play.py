@@ -148,7 +148,7 @@ class Play:
                 await asyncio.sleep(AGAIN_S)
 
     async def hang_up(self, on: str = "") -> None:
-        """End a connection, with whatever was asked on it."""
+        """End a connection, with all requests that are in flight on it."""
         if on in self._connections:
             await self._connections.pop(on).close()
 
