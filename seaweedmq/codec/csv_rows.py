@@ -11,11 +11,11 @@ from typing import Final
 from seaweedmq.errors import InvalidArgument
 
 ROW_BYTES_MAX: Final = 64 << 20
-"""A longer row is refused while reading: memory stays bounded whatever the input is."""
+"""Longest row. Longer ones are rejected while reading, so that any input takes bounded memory."""
 _SCAN_BYTES: Final = 1 << 20
 _NEWLINE: Final = rb"\r?\n"
 _RETURN: Final = rb"\r"
-"""What ends the rows of a file from an old Macintosh."""
+"""Line end of files from an old Macintosh."""
 _QUOTED: Final = rb'(?<![^%(sep)s\r\n])"[^"]*+(?:""[^"]*+)*+"'
 _INSIDE: Final = rb'(?:[^"\r\n]++|' + _QUOTED + rb'(?=[%(sep)s\r\n])|(?<=[^%(sep)s\r\n])")'
 _LINE_ENDS: Final = re.compile(rb"\r\n|\r|\n")
@@ -75,7 +75,7 @@ class RowCutter:
         rows = self._cut(text + self._end)
         if self._rest:
             raise InvalidArgument(
-                f"{self._name} can not be read as csv: line {self.line}: a quotation mark in the row that begins there "
+                f"{self._name} cannot be read as csv: line {self.line}: a quotation mark in the row that begins there "
                 "is not closed: close it, or double it if it is part of the text"
             )
         return rows
@@ -96,28 +96,28 @@ class RowCutter:
         self.line += line_ends(rows)
         if self._mixed.match(rest):
             raise InvalidArgument(
-                f"{self._name} can not be read as csv: line {self.line}: it ends unlike those before it: quote texts "
-                "that have line ends in them, and let all lines end alike"
+                f"{self._name} cannot be read as csv: line {self.line}: it ends unlike those before it: quote texts "
+                "that contain line ends, and end all lines alike"
             )
         broken = self._broken.match(rest)
         if broken is not None:
             raise InvalidArgument(
-                f"{self._name} can not be read as csv: line {self.line + line_ends(broken[0])}, column "
+                f"{self._name} cannot be read as csv: line {self.line + line_ends(broken[0])}, column "
                 f"{1 + len(self._fields.findall(broken[1]))}: text follows the closing quotation mark: a mark inside "
                 'of a quoted text is doubled (""), not \\" (Spark writes it so with option("escape", "\\""))'
             )
         if len(rest) > ROW_BYTES_MAX:
             raise InvalidArgument(
-                f"{self._name} can not be read as csv: the row at line {self.line} is longer than "
+                f"{self._name} cannot be read as csv: the row at line {self.line} is longer than "
                 f"{ROW_BYTES_MAX >> 20} MiB: is a quotation mark not closed, or is it the right --format?"
             )
         self._rest = [rest] if rest else []
         self._rest_bytes = len(rest)
-        # A long row is looked into again once it has doubled, not at each piece.
+        # Scan a long row again only once it has doubled: scanning it at each piece would take quadratic time.
         self._scan_at_bytes = 2 * len(rest) if len(rest) > _SCAN_BYTES else 0
         return rows
 
 
 def line_ends(text: bytes) -> int:
-    """How many lines end in a text."""
+    """Return the number of line ends in a text."""
     return len(_LINE_ENDS.findall(text)) if b"\r" in text else text.count(b"\n")

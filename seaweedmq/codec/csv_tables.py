@@ -24,7 +24,7 @@ from seaweedmq.errors import InvalidArgument
 Types = Mapping[str, pa.DataType]
 
 _FILL_BYTES: Final = 1 << 20
-"""Of rows, from which types are found where not all can be looked at."""
+"""Size of the rows from which types are inferred where the input can be read only once."""
 _NOT_A_NUMBER: Final = frozenset({"NaN", "nan", "-NaN", "-nan"})
 _NULLS: Final = list(pa.csv.ConvertOptions().null_values)
 _FLOAT_NULLS: Final = [text for text in _NULLS if text not in _NOT_A_NUMBER]
@@ -102,7 +102,7 @@ def infer(name: str, pieces: Iterable[bytes], separator: str | None, *, at: Call
 
 
 def verify(name: str, pieces: Iterable[bytes], separator: str | None) -> None:
-    """Make sure that a text is CSV, whatever the types of its columns. Raises InvalidArgument as :func:`read`."""
+    """Make sure that a text is CSV with columns of any type. Raises InvalidArgument as :func:`read`."""
     for text in blocks(name, pieces, separator, fill=False):
         kinds = dict.fromkeys(text.names, pa.string())
         _Blocks(name, _separator(separator), kinds, None, has_schema=True).table(text)
@@ -173,21 +173,21 @@ def _without_header(
     begin = len(text) - len(text.lstrip(b"\r\n"))
     header = next((row for _, row in cutter.rows(text[begin:])), b"")
     if not header:
-        raise InvalidArgument(f"{name} can not be read as csv: it is empty: its first line has to name the columns")
+        raise InvalidArgument(f"{name} cannot be read as csv: it is empty: name the columns in its first line")
     end = begin + len(header)
     line += line_ends(text[:begin])
     try:
         names = pa.csv.read_csv(io.BytesIO(header), *_options(header, _separator(separator))).column_names
     except UnicodeDecodeError as error:
-        raise InvalidArgument(f"{name} can not be read as csv: line {line} is not UTF-8: {_recode(name)}") from error
+        raise InvalidArgument(f"{name} cannot be read as csv: line {line} is not UTF-8: {_recode(name)}") from error
     twice = next((each for each in names if names.count(each) > 1), None)
     if twice is not None:
-        raise InvalidArgument(f"{name} can not be read as csv: line {line} names column {twice!r} twice: rename one")
+        raise InvalidArgument(f"{name} cannot be read as csv: line {line} names column {twice!r} twice: rename one")
     other = next((mark for mark in _OTHER_SEPARATORS if mark in names[0]), None) if len(names) == 1 else None
     if separator is None and other is not None:
         shown = "tab" if other == "\t" else f"'{other}'"
         raise InvalidArgument(
-            f"{name} can not be read as csv: line {line} has one column, {names[0]!r}: give --separator {shown} if "
+            f"{name} cannot be read as csv: line {line} has one column, {names[0]!r}: give --separator {shown} if "
             "that separates the columns, or --separator , if it is part of the name"
         )
     return tuple(names), text[end:], line + line_ends(text[begin:end])
@@ -206,7 +206,7 @@ class _Blocks:
         self._remedy = (
             "correct it"
             if has_schema
-            else "correct it, or publish to a topic with a schema (topic create --schema) that says what the column is"
+            else "correct it, or publish to a topic with a schema (topic create --schema) that sets the column's type"
         )
 
     def table(self, text: CsvText) -> pa.Table:
@@ -220,18 +220,18 @@ class _Blocks:
 
 
 def _topic_types(name: str, names: Sequence[str], schema: pa.Schema) -> Types:
-    """What the columns of a header are; those that the topic has not are text, and refused when they are sent."""
+    """Return the type of each column of a header. A column that the topic lacks is text; publishing rejects it."""
     types = {each: schema.field(each).type if each in schema.names else pa.string() for each in names}
     for column, kind in types.items():
         try:
             pa.csv.read_csv(io.BytesIO(b"1\n"), *_options(b"1\n", ",", [column]), _conversion({column: kind}, []))
         except pa.ArrowNotImplementedError as error:
             raise InvalidArgument(
-                f"{name} can not be read as csv: column {column!r} of the topic is {kind}, which CSV has no way to "
-                "write: use --format jsonl, parquet or arrow"
+                f"{name} cannot be read as csv: column {column!r} of the topic is {kind}, which CSV cannot "
+                "hold: use --format jsonl, parquet or arrow"
             ) from error
         except pa.ArrowInvalid:
-            continue  # 1 is none of its values, but text can be one
+            continue  # 1 is not a value of this type, but other text can be
     return types
 
 
@@ -320,7 +320,7 @@ def _refused(
     remedy: str,
     types: Types,
 ) -> InvalidArgument:
-    """The first row that can not be converted, found by halves."""
+    """Return the error of the first row that cannot be converted, found by bisection."""
     rows = RowCutter(name, separator.encode()).rows(text.rows)
     good, bad = 0, len(rows)
     while bad - good > 1:
@@ -331,9 +331,7 @@ def _refused(
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as reason:
             bad, error = middle, reason
     line = text.line + line_ends(text.rows[: rows[bad - 1][0]])
-    return InvalidArgument(
-        f"{name} can not be read as csv: line {line}{_reason(name, text, str(error), remedy, types)}"
-    )
+    return InvalidArgument(f"{name} cannot be read as csv: line {line}{_reason(name, text, str(error), remedy, types)}")
 
 
 def _reason(name: str, text: CsvText, said: str, remedy: str, types: Types) -> str:

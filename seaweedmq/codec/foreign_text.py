@@ -1,9 +1,9 @@
-"""Files of text that are none, by their first bytes."""
+"""Detection of files that are not UTF-8 text, by their first bytes."""
 
 from seaweedmq.errors import InvalidArgument
 
 MARK = b"\xef\xbb\xbf"
-"""What Windows puts before UTF-8."""
+"""Byte order mark that Windows writes before UTF-8."""
 _PACKED = {b"\x1f\x8b": ("gzip", "gzip -dc"), b"\x28\xb5\x2f\xfd": ("zstd", "zstd -dc"), b"BZh": ("bzip2", "bzip2 -dc")}
 _WIDE = (b"\xff\xfe", b"\xfe\xff")
 

@@ -40,23 +40,23 @@ _READABLE = (
     _t.is_string,
     _t.is_large_string,
 )
-"""What pyiceberg, as of 0.12, finds a type for in a file, though it may be none of the table's."""
+"""Predicates of the types that pyiceberg 0.12 reads from a file, also in columns that the table lacks."""
 _UTC = frozenset({"UTC", "+00:00", "Etc/UTC", "Z"})
 
 
 class _LeftOut(Exception):
-    """Why a type is none of Iceberg's."""
+    """Reason why Iceberg lacks a type."""
 
 
 class IcebergColumns(NamedTuple):
-    """What becomes of a topic's columns."""
+    """Columns of a topic as an Iceberg table has them."""
 
     schema: pa.Schema
-    """Of those that Iceberg can have, in Arrow types that it has."""
+    """Schema of the columns that Iceberg can hold, in Arrow types that it has."""
     left_out: dict[str, str]
-    """Of the others why not, in words."""
+    """Reason, by name, for each column that Iceberg cannot hold."""
     unreadable: dict[str, str]
-    """Those with which pyiceberg reads no file, though they be left out of the table, and why."""
+    """Reason, by name, for each column that keeps pyiceberg from reading a file, even if the table lacks it."""
 
 
 def iceberg_columns(schema: pa.Schema) -> IcebergColumns:

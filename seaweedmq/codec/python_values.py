@@ -1,4 +1,4 @@
-"""Arrow columns as Python values, whatever they hold.
+"""Conversion of Arrow columns to Python values, also of times that Python lacks.
 
 Arrow's times reach further than Python's ``datetime``: the year 12,000, the end of the year 9999 in a zone east of
 Greenwich, a duration of more than 2.7 million years, a time in a zone that this machine does not know. ``to_pylist``

@@ -25,9 +25,9 @@ class SinkOptions:
     timestamp: str | None = None
     """Column that timestamps are taken from; None: ``timestamp`` or ``_timestamp``, if there is one."""
     repeat_unknown: bool = False
-    """Whether rows of which nobody can tell any more whether they are stored are published again."""
+    """Whether rows are published again if it is no longer known whether they were committed."""
     checkpoint: str = ""
-    """Where a query keeps its checkpoint, as far as it was given with the query; "" if it was not."""
+    """Location of the query's checkpoint if the query names one; otherwise ""."""
     write_id: str | None = None
     """What a single write is staged under; None: an id of its own."""
 

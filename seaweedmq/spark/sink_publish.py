@@ -141,8 +141,8 @@ def check_repeat(number: int, checkpoint: str, last: int, last_checkpoint: str) 
         return
     raise InvalidArgument(
         f"batch {number} of the query with the checkpoint {checkpoint or '(not known)'} is not written: {why}, so the "
-        "checkpoint is a copy or from before. Go on with the one that was used last, where it was, or begin with a new "
-        "checkpointLocation"
+        "checkpoint is a copy or out of date: resume from the checkpoint that was used last, in its original location, "
+        "or set a new checkpointLocation"
     )
 
 

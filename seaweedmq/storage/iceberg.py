@@ -219,8 +219,8 @@ def _bring_in_line(
 
 
 def _name_mapping(schema: Any, left_out: Iterable[pa.Field]) -> str:
-    """Where in the files the columns are, which carry no numbers of Iceberg's. Those that are left out have numbers
-    as well, they and their parts, which no column has: pyiceberg refuses to read a file with others."""
+    """Return the name mapping: Iceberg's field ids of the columns, which the files lack. Columns that are left out, and
+    their parts, also have ids, which no column of the table uses: pyiceberg rejects a file with unmapped columns."""
     from pyiceberg.table.name_mapping import MappedField, NameMapping
 
     numbers = itertools.count(_UNUSED_ID)

@@ -25,7 +25,7 @@ from seaweedmq.errors import InvalidArgument
 
 KIB = 1024
 EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 25
-"""Of files, each written and read; all of the profile "deep"."""
+"""Number of files to write and read; in the profile "deep", its number of examples."""
 
 
 def in_pieces(text: bytes, cuts: Sequence[int]) -> Iterator[bytes]:
@@ -175,7 +175,7 @@ def test_a_pipe_whose_column_changes_its_type_late_is_told_line_column_and_remed
         (b"gr\xf6\xdfe\n1\n", None, "line 1 is not UTF-8"),
         (b"\xff\xfei\0d\0\n\0", None, "is UTF-16, and text is read as UTF-8"),
         (b"\x1f\x8b\x08\0", None, "is compressed with gzip: unpack it first, as `gzip -dc"),
-        ("", None, "it is empty: its first line has to name the columns"),
+        ("", None, "it is empty: name the columns in its first line"),
         ("id;note\n1;a\n", None, "one column, 'id;note': give --separator ';'"),
         ("id\tnote\n1\ta\n", None, "give --separator tab"),
         ("id,id\n1,2\n", None, "line 1 names column 'id' twice"),

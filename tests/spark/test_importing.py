@@ -1,4 +1,4 @@
-"""Which columns and files an import would lose, by their names alone."""
+"""Columns and files that an import would lose, found by their names alone."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def test_folders_that_spark_takes_for_columns_are_left_to_it() -> None:
 
 
 def test_folders_that_are_given_themselves_are_columns_as_well() -> None:
-    """As of a shell's ``sales/*``, or of one file."""
+    """The paths are those of a shell's ``sales/*``, or one file."""
     assert folder_of_partitions(SALES, ["id"]) == "file:///in/my sales"
     assert folder_of_partitions(SALES[:1], ["id", "HOUR"]) == "file:///in/my sales"
     assert folder_of_partitions(["hdfs://host/in/day=1/a.parquet"], ["id"]) == "hdfs://host/in"

@@ -102,7 +102,7 @@ def test_a_null_that_the_topic_does_not_allow_is_refused_wherever_it_is() -> Non
 def test_only_the_last_batch_is_repeated_and_by_its_own_query(
     number: int, checkpoint: str, last: int, last_checkpoint: str, said: str | None
 ) -> None:
-    """Else the rows of a query that goes on from a copied checkpoint would be dropped as repeats."""
+    """Otherwise the rows of a query that resumes from a copied checkpoint would be dropped as repeats."""
     if said is None:
         check_repeat(number, checkpoint, last, last_checkpoint)
         return

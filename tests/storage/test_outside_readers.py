@@ -1,4 +1,4 @@
-"""What other programs read of columns of any type: the values that were written, or the column is left out by name."""
+"""Other programs read the values that were written, of any type, or the column is left out by name."""
 
 import datetime
 import math

@@ -76,7 +76,7 @@ def publish(
 def _checked(
     kind: InputFormat, source: Source, schema: pa.Schema | None, key: str | None, separator: str | None, bar: Bar
 ) -> Types | None:
-    """As ``reading.check``; the error says that nothing is published."""
+    """Call ``reading.check``; its error also says that nothing is published."""
     try:
         return check(kind, source, schema, key, separator, at=lambda: bar.at(0, position=source.position()))
     except InvalidArgument as error:

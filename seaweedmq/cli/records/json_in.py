@@ -213,7 +213,7 @@ def _typed_rows(rows: list[Row], schema: pa.Schema, numbers: Sequence[int]) -> p
     try:
         return _convert(rows, wire, schema)
     except pa.ArrowNotImplementedError as error:
-        raise InvalidArgument(f"the topic has a column that JSON lines can not fill: {_lacking(wire, error)}") from None
+        raise InvalidArgument(f"the topic has a column that JSON lines cannot fill: {_lacking(wire, error)}") from None
     except _DOES_NOT_FIT as error:
         for row, number in zip(rows, numbers, strict=True):
             try:
@@ -232,7 +232,7 @@ def _convert(rows: list[Row], wire: pa.Schema, schema: pa.Schema) -> pa.Table:
     for index, field in enumerate(schema):
         if field.name in columns:
             table = table.add_column(index, field, columns[field.name])
-        elif pa.types.is_time(field.type):  # which Arrow can not cast text to
+        elif pa.types.is_time(field.type):  # Arrow cannot cast text to times
             texts = table.column(index).to_pylist()
             moments = [None if text is None else time.fromisoformat(text) for text in texts]
             table = table.set_column(index, field, pa.array(moments, field.type))

@@ -98,13 +98,13 @@ def tables(
     try:
         yield from readers[kind]()
     except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowNotImplementedError) as error:
-        raise InvalidArgument(f"{source.name} can not be read as {kind}: {error}") from error
+        raise InvalidArgument(f"{source.name} cannot be read as {kind}: {error}") from error
 
 
 def _lines(source: Source, schema: pa.Schema | None) -> Iterator[pa.Table]:
     if schema is not None:
         raise InvalidArgument(
-            "the topic has a schema, which lines can not fill: use --format jsonl, csv, parquet or arrow"
+            "the topic has a schema, which lines cannot fill: use --format jsonl, csv, parquet or arrow"
         )
     for lines in line_blocks(source):
         yield pa.table({"_value": pa.array(lines, pa.binary())})

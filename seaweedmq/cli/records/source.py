@@ -18,7 +18,7 @@ PIECE_BYTES = 1 << 20
 LINGER_S = 0.02
 """Longest time a piece is held back in the hope of more, so that a slow writer's lines go out as they come."""
 LINE_BYTES_MAX = 64 << 20
-"""A longer line is refused while reading: memory stays bounded whatever the input is."""
+"""Longest line. Longer ones are rejected while reading, so that any input takes bounded memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,9 @@ class Source:
     name: str
     file: io.BufferedReader
     size_bytes: int | None
-    """Of a regular file; None for a pipe or terminal."""
+    """Size of a regular file; None for a pipe or terminal."""
     begin: int = 0
-    """Of a regular file: the position at which it was given."""
+    """Position of a regular file when it was opened; :meth:`rewind` returns to it."""
 
     @property
     def interactive(self) -> bool:

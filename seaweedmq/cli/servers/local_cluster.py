@@ -103,7 +103,7 @@ async def local_cluster(
         AlreadyExists: a port or the data folder is in use.
         StorageFailed: the data folder can not be made.
         Unavailable: a process ended while starting, or they did not find each other in time.
-        InvalidArgument: If etcd and storage belong to different clusters, or a port is asked for twice.
+        InvalidArgument: If etcd and storage belong to different clusters, or the port ranges overlap.
         Conflict: If etcd is lost or behind the storage and cannot be recovered, or is not the cluster's own.
     """
     if port and kafka_port and abs(port - kafka_port) < brokers:

@@ -47,11 +47,11 @@ _OPTIONS: Final = {
 quoted texts for ends of rows."""
 _NOTHING: Final = "UNABLE_TO_INFER_SCHEMA"
 _PACKED_OTHERWISE: Final = (".lz4", ".snappy", ".deflate")
-"""As only Hadoop packs them."""
+"""Endings of files in compressions that only Hadoop reads."""
 _PIECE_READ_BYTES: Final = 1 << 20
 _ODD_TYPES: Final = ("Illegal Parquet type", "UNSUPPORTED_TIME_TYPE")
 _PATTERN: Final = re.compile(r"[*?\[\]{}\\]")
-"""What Spark takes the names of CSV files for patterns by."""
+"""Characters by which Spark takes the name of a CSV file for a pattern."""
 FORMATS: Final = tuple(_OPTIONS)
 PIECE_BYTES: Final = 1 << 30
 """Of the files that are published as one; a larger file is a piece of its own."""
@@ -128,7 +128,7 @@ def import_files(
     rows = done_bytes = 0
     progress(0, total_bytes)
     for piece in _pieces(files, piece_bytes):
-        # Not loaded by their names: a name may be taken for a pattern, and says which columns its folders stand for.
+        # Not loaded by name: Spark may take a name for a pattern, and the given names decide which folders are columns.
         frame = whole.where(named.between(piece[0], piece[-1]))
         seen = Observation()
         sink = frame.observe(seen, count(lit(1)).alias("rows")).write.format(ours.FORMAT).mode("append")
@@ -200,11 +200,11 @@ def _topic_columns(storage: str, topic: str) -> frozenset[str] | None:
 
 
 def _verify_csv(spark: SparkSession, paths: Sequence[str], options: Mapping[str, str]) -> None:
-    """Make sure that files are CSV before anything of them is published: Spark takes the end of a file for that of a
-    quotation, and bytes that are no UTF-8 for question marks. Files elsewhere than in mounted folders are believed.
+    """Make sure that files are CSV before any of their rows is published. Spark takes the end of a file for that of a
+    quotation, and replaces bytes that are not UTF-8 by question marks. Only files in mounted folders are checked.
 
     Raises:
-        InvalidArgument: names the file, the line and the remedy.
+        InvalidArgument: If a file is not CSV; names the file, the line and the remedy.
     """
     names = {name.lower(): value for name, value in options.items()}
     separator = names.get("sep", names.get("delimiter"))
@@ -226,7 +226,7 @@ def _verify_csv(spark: SparkSession, paths: Sequence[str], options: Mapping[str,
 
 
 def _local_files(spark: SparkSession, paths: Sequence[str]) -> list[str]:
-    """Those in mounted folders, which Python can read, too."""
+    """Return the files in mounted folders, which Python can also read."""
     found = spark.read.format("binaryFile").load(list(paths)).inputFiles()
     return [uri for uri in found if uri.startswith("file:") and not uri.endswith(_PACKED_OTHERWISE)]
 

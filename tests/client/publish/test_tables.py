@@ -201,7 +201,7 @@ async def test_times_of_a_zone_that_is_not_known_are_refused(client: Client, kin
             {"x": [None]},
             "null in column 'odd', field 'x'",
         ),
-        (pa.timestamp("s"), datetime(2026, 1, 1), 2**62, "column 'odd' that milliseconds can not hold"),  # noqa: DTZ001
+        (pa.timestamp("s"), datetime(2026, 1, 1), 2**62, "column 'odd' that milliseconds cannot hold"),  # noqa: DTZ001
     ],
 )
 async def test_what_brokers_refuse_inside_of_a_column_is_refused_before_any_row_is_sent(
