@@ -34,7 +34,7 @@ def within_open_files(setting: str, wanted: int, limit: int | None, part: int = 
         return wanted
     allowed = max(1, limit // part)
     log.log(
-        logging.WARNING if allowed < FEW else logging.INFO,
+        logging.WARNING if allowed < FEW else logging.DEBUG,
         "limited by open files: %s = %d is lowered to %d, since this process may open %d files: raise its limit "
         "(ulimit -Hn, LimitNOFILE) to %d",
         setting,
