@@ -10,8 +10,8 @@ import os
 import random
 import struct
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
+import psutil
 import pytest
 
 from seaweedmq.kafka.wire import budget, connection
@@ -79,8 +79,10 @@ HANDLERS: dict[int, Handler] = {
 }
 
 
-def open_files() -> int:
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+def sockets_at(port: int) -> int:
+    """Count the sockets of this process at both ends of connections to ``port``, and the one that listens."""
+    ends = psutil.Process().net_connections("tcp")
+    return sum(1 for end in ends if port in {address.port for address in (end.laddr, end.raddr) if address})
 
 
 def _fetch() -> FetchRequest:
@@ -142,7 +144,7 @@ async def test_any_clients_leave_nothing_behind_and_good_ones_are_answered(
     rng = random.Random(seed)
     limits = {"kafka_request_bytes_max": REQUEST_BYTES_MAX, "in_flight_bytes_max": BYTES_MAX}
     async with listening(HANDLERS, **limits) as (server, port), script(port) as good:
-        files = open_files()
+        sockets = sockets_at(port)
         most = 0
         beat = HeartbeatRequest(version=4, group_id="g", generation_id=1, member_id="m", group_instance_id=None)
         for _ in range(3):
@@ -158,5 +160,5 @@ async def test_any_clients_leave_nothing_behind_and_good_ones_are_answered(
                 assert (await good.hear(API.PRODUCE, 9))[0] == 1
             await until(lambda: server.connections == 1 and server.requests == 0)
             await until(lambda: server.in_flight.taken_bytes == 0)
-            await until(lambda: open_files() == files)
+            await until(lambda: sockets_at(port) == sockets)
         assert most <= 1.25 * BYTES_MAX + REQUEST_BYTES_MAX + 8 * REPLY_BYTES, "a request and some replies beyond it"
