@@ -2,16 +2,12 @@
 
 import asyncio
 import contextlib
-import socket
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from seaweedmq.cli.servers.local_cluster import local_cluster
-from seaweedmq.errors import AlreadyExists
-
-PORT_ATTEMPTS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,31 +42,20 @@ def running_cluster(
     config.write_text("".join(f"{name} = {value}\n" for name, value in (settings or {}).items()))
     with asyncio.Runner() as runner:
         stack = contextlib.AsyncExitStack()
-        for attempt in range(PORT_ATTEMPTS):
-            starting = local_cluster(
-                brokers=brokers,
-                data=data,
-                port=free_port(),
-                broker_options=["--config", str(config), "--log-level", "error"],
-                kafka_port=0 if kafka else None,
+        cluster = runner.run(
+            stack.enter_async_context(
+                local_cluster(
+                    brokers=brokers,
+                    data=data,
+                    port=0,
+                    broker_options=["--config", str(config), "--log-level", "error"],
+                    kafka_port=0 if kafka else None,
+                )
             )
-            try:
-                cluster = runner.run(stack.enter_async_context(starting))
-                break
-            except AlreadyExists:  # somebody took the port, or the one behind it
-                if attempt == PORT_ATTEMPTS - 1:
-                    raise
+        )
         try:
             yield BenchCluster(
                 ",".join(cluster.addresses), cluster.pids, data / "storage", ",".join(cluster.kafka_addresses)
             )
         finally:
             runner.run(stack.aclose())
-
-
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 import seaweedmq
-from benchmarks.cluster import free_port, scratch
+from benchmarks.cluster import scratch
 from benchmarks.data import random_table
 from benchmarks.measure import Measure, compared, yardstick
 from benchmarks.publish import MB
@@ -18,6 +18,7 @@ from benchmarks.scale import MIB, Scale
 from benchmarks.slow_broker import DISK_BYTES_PER_S
 from seaweedmq.coordination.local import LocalEtcd
 from seaweedmq.errors import SeaweedMQError
+from seaweedmq.runtime.free_ports import ReservedPort
 
 RATIO_MAX = 1.2
 OF = "memory_bytes_max"
@@ -67,7 +68,8 @@ def _feed(folder: Path, etcd: str, seconds: float, program: str) -> tuple[int, i
     storage.mkdir(parents=True)
     config = folder / "config.toml"
     config.write_text(f"memory_bytes_max = {MEMORY_BYTES_MAX}\nmaintenance_interval_s = 3600\n")
-    address = f"127.0.0.1:{free_port()}"
+    port = ReservedPort()
+    address = port.address
     topics = f"bench/{folder.name}"
     command = [sys.executable, "-m", program, "broker", "--etcd", etcd, "--storage", str(storage)]
     command += ["--listen", address, "--config", str(config), "--parent-pid", str(os.getpid()), "--log-level", "error"]

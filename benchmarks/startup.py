@@ -11,12 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import seaweedmq
-from benchmarks.cluster import BenchCluster, free_port, running_cluster, scratch
+from benchmarks.cluster import BenchCluster, running_cluster, scratch
 from benchmarks.data import random_table
 from benchmarks.measure import Measure, compared, yardstick
 from benchmarks.processes import LIBRARIES, bare_python, resident_mb
 from benchmarks.publish import MB
 from benchmarks.scale import MIB, Scale
+from seaweedmq.runtime.free_ports import ReservedPort
 
 UP_S_MAX = 1.5
 RESIDENT_MB_MAX = 600.0
@@ -56,14 +57,14 @@ def run(scale: Scale) -> list[Measure]:
 
 def _first_ack_s(data: Path) -> float:
     """From the start of the command until a record is acknowledged; the client is there already, and keeps asking."""
-    address = f"127.0.0.1:{free_port()}"
+    port = ReservedPort()
     command = [sys.executable, "-m", "seaweedmq.cli.main", "up", "--brokers", "1", "--data", str(data)]
-    command += ["--port", address.rpartition(":")[2], "--log-level", "error", "--parent-pid", str(os.getpid())]
+    command += ["--port", str(port.port), "--log-level", "error", "--parent-pid", str(os.getpid())]
     patient = seaweedmq.ClientConfig(connect_timeout_s=PATIENCE_S, connect_refused_s=PATIENCE_S)
     began = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as up:
         try:
-            with seaweedmq.connect(address, config=patient) as client:
+            with seaweedmq.connect(port.address, config=patient) as client:
                 client.admin.create_topic(TOPIC)
                 with client.publisher(TOPIC) as publisher:
                     publisher.send(b"first").result(timeout=PATIENCE_S)

@@ -101,6 +101,15 @@ class BlockingInput(Protocol):
     def closed(self) -> bool: ...
 
 
+@dataclass(frozen=True, slots=True)
+class StorageSpace:
+    """Size of a storage."""
+
+    free_bytes: int
+    """Bytes that may still be written."""
+    total_bytes: int
+
+
 class SegmentStore(Protocol):
     """Shared storage. Paths and formats are those of ``codec``; nothing here knows brokers or metadata."""
 
@@ -156,6 +165,9 @@ class SegmentStore(Protocol):
     async def now_us(self) -> int:
         """The clock that dates files, microseconds since 1970 UTC: it may be another machine's. Takes no space.
         StorageFailed."""
+
+    async def space(self) -> "StorageSpace | None":
+        """Return how much may still be written; None if the storage does not report that. StorageFailed."""
 
     async def create_log(
         self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes

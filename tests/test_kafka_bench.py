@@ -12,6 +12,7 @@ from benchmarks.contest.errors import Failed
 from benchmarks.data import random_table
 from benchmarks.kafka import PARTS
 from benchmarks.kafka.batches import batch_of, batches_of
+from benchmarks.kafka.neighbors import LARGEST
 from benchmarks.kafka.wire import (
     CLIENT,
     FETCH_VERSION,
@@ -20,7 +21,8 @@ from benchmarks.kafka.wire import (
     produce_head,
 )
 from seaweedmq.codec.kafka.batch import check_batch
-from seaweedmq.kafka.wire.messages import FetchResponse, ProduceRequest
+from seaweedmq.kafka.wire.frames import read_request
+from seaweedmq.kafka.wire.messages import API, FetchResponse, Line, ProduceRequest
 
 BEFORE_BODY = 4 + 2 + 2 + 4 + 2 + len(CLIENT)
 """Length, key, version, correlation id, client id."""
@@ -82,3 +84,10 @@ def test_batches_are_sound_and_of_the_promised_size() -> None:
 
 def test_every_part_can_be_named() -> None:
     assert all(importlib.util.find_spec(f"benchmarks.kafka.{name}") is not None for name in PARTS)
+
+
+def test_the_largest_requests_of_a_neighbor_are_taken() -> None:
+    for name, make in LARGEST.items():
+        data = memoryview(make())[4:]
+        request = read_request(data, peer="p", client_host="/p", connection=1, line=Line())
+        assert request.api == API[name.upper()]

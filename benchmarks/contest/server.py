@@ -6,8 +6,8 @@ import subprocess
 from abc import ABC, abstractmethod
 from pathlib import Path
 
-from benchmarks.cluster import free_port
 from benchmarks.contest.errors import Missing
+from seaweedmq.runtime.free_ports import ReservedPort
 
 STOP_TIMEOUT_S = 60.0
 LOG_END_CHARACTERS = 2_000
@@ -24,7 +24,8 @@ class Server(ABC):
     def __init__(self, folder: Path, *, fsync: bool) -> None:
         self.folder = folder
         self.fsync = fsync
-        self.address = f"127.0.0.1:{free_port()}"
+        self._port = ReservedPort()
+        self.address = self._port.address
         self._log = folder / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from seaweedmq.broker.admission import Admission
 from seaweedmq.broker.api import Api, Local
@@ -28,14 +29,16 @@ from seaweedmq.broker.serve.start_offsets import StartOffsets
 from seaweedmq.broker.serve.subscribe import SubscribeService
 from seaweedmq.broker.serve.tail import Tails
 from seaweedmq.broker.term import Term, TermParts, make_term
+from seaweedmq.broker.upkeep.storage_space import SpaceGuard
 from seaweedmq.coordination.observed import ObservedMetaStore
-from seaweedmq.coordination.session import Session
+from seaweedmq.coordination.session import Session, Standby
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.lineage.provenance import provenance
 from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.calls import ReportEmptied, ReportSuspicions
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.kafka_group_admin import groups_topic
 from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentStore, TableConverter
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
 from seaweedmq.runtime.signal import Signal
@@ -69,8 +72,22 @@ class Broker:
         converter: TableConverter,
         address: str,
         kafka_address: str = "",
+        standby: Standby | None = None,
+        loop_holds: Callable[[], int] = lambda: 0,
     ) -> None:
-        """``kafka_address`` is where this process listens for Kafka clients; "" for nowhere."""
+        """
+        Args:
+            config: the settings.
+            env: clocks, randomness and size of the process.
+            store: the storage.
+            meta: etcd.
+            dialer: of other brokers.
+            converter: writes tables.
+            address: where clients and brokers dial this process.
+            kafka_address: where it listens for Kafka clients; "" for nowhere.
+            standby: renews its lease when the event loop does not.
+            loop_holds: how often the event loop was held since the start.
+        """
         self.address = address
         self._config = config
         self._env = env
@@ -127,6 +144,7 @@ class Broker:
             meta=meta,
             env=env,
             lease_ttl_s=config.lease_ttl_s,
+            standby=standby,
             address=address,
             kafka_address=kafka_address,
             admit=self._admit,
@@ -137,7 +155,8 @@ class Broker:
         self._draining = Draining(
             view=self._view, dialer=dialer, membership=self._membership, member=self._member, address=address
         )
-        lookup = Lookup(self._view, self._owned.segments, SealedProducers(store))
+        self.storage_space = SpaceGuard(config.storage_free_bytes_min, groups_topic(config.kafka_namespace))
+        lookup = Lookup(self._view, self._owned.segments, SealedProducers(store), self.storage_space.check)
         publish = PublishService(config, lookup, self._memory.intake)
         tails = Tails(lookup, store, self._memory.reading, config.read_chunk_bytes)
         subscribe = SubscribeService(lookup, store, tails, self._memory)
@@ -183,6 +202,7 @@ class Broker:
             publish=publish,
             subscribe=subscribe,
             term=lambda: self._membership.term,
+            loop_holds=loop_holds,
         )
 
     @property
@@ -217,8 +237,11 @@ class Broker:
         self.readiness.allow(START)
 
     def watch_storage(self) -> None:
-        """Report a storage that loses its marker as a reason not to serve, until the broker stops."""
+        """Report a storage that loses its marker as a reason not to serve, and refuse records while little of it is
+        free, until the broker stops.
+        """
         self._supervisor.spawn(self._admission.watch_root(), "storage root")
+        self._supervisor.spawn(self.storage_space.run(self._store), "storage space")
 
     async def stop(self) -> None:
         """Take nothing more, store and commit what is there, leave the cluster. Others take the segments over."""

@@ -29,6 +29,7 @@ class Inspection:
         publish: PublishService,
         subscribe: SubscribeService,
         term: Callable[[], Term | None],
+        loop_holds: Callable[[], int],
     ) -> None:
         self.view = view
         """The metadata as this broker knows it."""
@@ -40,6 +41,7 @@ class Inspection:
         self.subscribe = subscribe
         self._owned = owned
         self._term = term
+        self._loop_holds = loop_holds
 
     @property
     def term(self) -> Term | None:
@@ -66,6 +68,11 @@ class Inspection:
         """Whether it surely leads now."""
         term = self._term()
         return term is not None and term.leader.leading
+
+    @property
+    def loop_holds(self) -> int:
+        """Number of times that the event loop was held since the start; the log has the stack of each."""
+        return self._loop_holds()
 
     def _member(self) -> Term:
         term = self._term()

@@ -145,9 +145,15 @@ class LocalPartition:
 
     async def log_start(self) -> int:
         """Lowest offset that is kept, as of some seconds ago where retention removes records."""
+        return self._start(await self._broker.starts.of(self.topic) if self.topic.expires else None)
+
+    def known_log_start(self) -> int:
+        """Lowest offset that is kept, without a wait: older than :meth:`log_start` where retention removes records."""
+        return self._start(self._broker.starts.known(self.topic) if self.topic.expires else None)
+
+    def _start(self, starts: Mapping[int, int] | None) -> int:
         start = self._lineage[0].start_offset
-        if self.topic.expires:
-            starts = await self._broker.starts.of(self.topic)
+        if starts is not None:
             kept = (max(starts[s.id], s.start_offset) for s in self._lineage if s.id in starts)
             start = min(kept, default=self.segment.start_offset)
         return min(max(start, self._low_watermark), self.high_watermark)

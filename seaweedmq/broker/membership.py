@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Any, TypeVar
 
 from seaweedmq.broker.term import Term
-from seaweedmq.coordination.session import Session
+from seaweedmq.coordination.session import Session, Standby
 from seaweedmq.errors import AlreadyExists, Deposed, SeaweedMQError
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.ports import Environment, MetaStore
@@ -31,6 +31,7 @@ class Membership:
         meta: MetaStore,
         env: Environment,
         lease_ttl_s: float,
+        standby: Standby | None,
         address: str,
         kafka_address: str,
         admit: Callable[[], Awaitable[None]],
@@ -38,8 +39,8 @@ class Membership:
         changed: Callable[[], None],
         drop: Callable[[Term], Awaitable[None]],
     ) -> None:
-        """``admit`` returns once the broker may register. ``changed`` is called when a term begins or is over,
-        ``drop`` before one ends whose lease is lost."""
+        """``admit`` returns once the broker may register. ``standby`` renews leases that the event loop does not.
+        ``changed`` is called when a term begins or is over, ``drop`` before one ends whose lease is lost."""
         self.term: Term | None = None
         """The present one, or the last: it may be over."""
         self.draining = False
@@ -49,6 +50,7 @@ class Membership:
         self._meta = meta
         self._env = env
         self._ttl_s = lease_ttl_s
+        self._standby = standby
         self._address = address
         self._kafka_address = kafka_address
         self._admit = admit
@@ -82,7 +84,7 @@ class Membership:
         async with self._joining:
             await self._admit()
             broker_id = f"b-{self._env.rng.getrandbits(32):08x}"
-            session = Session(self._meta, self._ttl_s, self._env.rng, self._env.boot_s)
+            session = Session(self._meta, self._ttl_s, self._env.rng, self._env.boot_s, self._standby)
             info = BrokerInfo(
                 id=broker_id,
                 address=self._address,

@@ -2,12 +2,12 @@
 
 import json
 import os
+import select
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import pyarrow as pa
 import typer
@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 
 from seaweedmq.errors import SeaweedMQError
+from seaweedmq.runtime.printable import printable
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -33,19 +34,48 @@ class Output(StrEnum):
 
 
 def write(data: bytes) -> None:
-    """Write to stdout and flush. A reader that went away ends the program quietly: it has what it wanted."""
+    """Write all of ``data`` to stdout, past the buffer of this process.
+
+    Once it returns, the data is where stdout leads. Any other end leaves no rest that the interpreter would write at
+    its exit, where a failure has no effect and a full pipe blocks. A reader that went away ends the program quietly: it
+    has what it wanted.
+
+    Raises:
+        OSError: If stdout takes no more, such as a full disk.
+    """
     try:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        sys.stdout.flush()
+        _write_all(getattr(sys.stdout.buffer, "raw", sys.stdout.buffer), data)
     except BrokenPipeError:
         # What is left in the buffer would raise again when the interpreter closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "<stdout>") from error
+
+
+class _RawOutput(Protocol):
+    """The part of ``io.RawIOBase`` that writing needs."""
+
+    def write(self, data: memoryview, /) -> int | None: ...
+
+    def fileno(self) -> int: ...
+
+
+def _write_all(output: _RawOutput, data: bytes) -> None:
+    """Repeat short writes: a raw file writes as much as a signal, a pipe or a nearly full disk lets it."""
+    rest = memoryview(data)
+    while rest:
+        count = output.write(rest)
+        if count is None:  # a non-blocking descriptor, which a parent process may share with this one
+            select.select([], [output.fileno()], [])
+        else:
+            rest = rest[count:]
 
 
 def say(text: str) -> None:
-    """One line on stdout."""
-    write(text.encode() + b"\n")
+    """A line, or some, on stdout."""
+    write(printable(text, "\n").encode() + b"\n")
 
 
 def note(text: str) -> None:
@@ -54,11 +84,14 @@ def note(text: str) -> None:
 
 
 def one_line(text: str) -> str:
-    return " ".join(text.split())
+    return printable(" ".join(text.split()))
 
 
 def show_json(value: Any) -> None:
-    say(json.dumps(value, ensure_ascii=False))
+    text = json.dumps(value, ensure_ascii=False)
+    if not text.isprintable():  # a terminal obeys more than what JSON escapes
+        text = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+    write(text.encode() + b"\n")
 
 
 def show_rows(rows: Sequence[Row], columns: Sequence[str], output: Output, *, empty: str = "none") -> None:
@@ -103,10 +136,10 @@ def cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.2f}"
     if isinstance(value, list | tuple):
-        return ", ".join(map(str, value)) or "-"
+        return printable(", ".join(map(str, value))) or "-"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}={each}" for name, each in value.items()) or "-"
-    return str(value)
+        return printable(", ".join(f"{name}={each}" for name, each in value.items())) or "-"
+    return printable(str(value))
 
 
 def show(what: RenderableType) -> None:
@@ -177,8 +210,9 @@ class Bar:
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn what a user can meet into one line on stderr and an exit status; a defect of ours keeps its kind's name."""
-    sys.excepthook = _report_defect
+    """Turn what a user can meet into one line on stderr and an exit status. A defect keeps its kind's name, and with
+    SEAWEEDMQ_DEBUG=1 its traceback.
+    """
     try:
         yield
     except SeaweedMQError as error:
@@ -187,11 +221,8 @@ def one_line_errors() -> Iterator[None]:
         raise SystemExit(EXIT_INTERRUPTED) from None
     except (OSError, pa.ArrowException) as error:
         fail(str(error) or type(error).__name__)
-
-
-def _report_defect(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Replace the traceback of an unforeseen error by one line; SEAWEEDMQ_DEBUG=1 gives the traceback."""
-    if os.environ.get("SEAWEEDMQ_DEBUG"):
-        sys.__excepthook__(kind, error, trace)
-    elif not issubclass(kind, KeyboardInterrupt):
-        note(f"error: internal: {kind.__name__}: {error} (set SEAWEEDMQ_DEBUG=1 for the traceback)")
+    except Exception as error:
+        # Here, not in sys.excepthook, which typer sets to its own.
+        if os.environ.get("SEAWEEDMQ_DEBUG"):
+            raise
+        fail(f"internal: {type(error).__name__}: {error} (set SEAWEEDMQ_DEBUG=1 for the traceback)")

@@ -1,8 +1,12 @@
 """The asyncio client: one connection to a cluster, from which publishers, subscribers and administration come."""
 
 import asyncio
+import os
+import warnings
+import weakref
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar, overload
 
@@ -21,6 +25,7 @@ from seaweedmq.errors import Closed, InvalidArgument
 from seaweedmq.model.subscribe import Start
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Dialer, Environment
+from seaweedmq.runtime.forking import leave_alone_in_children
 
 
 class _Closing(Protocol):
@@ -73,11 +78,15 @@ class Client:
         post: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         """``post`` runs a function in the loop soon; records may come from threads only if it may be called there."""
+        self._closing: asyncio.Task[None] | None = None
+        self._process = os.getpid()
         self._cluster = cluster
         self._config = config
         self._post = post or asyncio.get_running_loop().call_soon
         self._open: dict[Publisher | TopicReading, None] = {}
-        self._closed = False
+        self._forget = partial(_forget, weakref.ref(self))
+        """Called by each of these when it is closed. Weak, so that a client that its owner drops is seen to be."""
+        leave_alone_in_children(self)
         self.admin = Admin(cluster)
 
     @classmethod
@@ -216,26 +225,40 @@ class Client:
 
     async def _keep(self, opened: U) -> U:
         """To be closed with the client. Raises Closed if it was closed meanwhile."""
-        if self._closed:
+        if self._closing is not None:
             await opened.close()
             self._check_open()
         self._open[opened] = None
         return opened
 
     async def close(self) -> None:
-        """Close every publisher, which delivers what was sent, and subscriber, then the connections. Idempotent.
+        """Close every publisher, which delivers what was sent, and subscriber, then the connections. Idempotent; a call
+        that is cancelled leaves closing under way, and the next awaits the same.
 
         Raises:
-            SeaweedMQError: the first failure to deliver that was not told yet; everything is closed all the same.
+            SeaweedMQError: If a delivery failed and was not reported yet: the first such failure. Everything is closed
+                nevertheless.
         """
-        if self._closed:
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name="close client")
+        elif self._closing.done():
             return
-        self._closed = True
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         outcomes = await asyncio.gather(*(each.close() for each in list(self._open)), return_exceptions=True)
         await self._cluster.close()
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
+
+    def __del__(self) -> None:
+        if self._closing is None and self._process == os.getpid():
+            opened = "".join(f", with its {each.described()}" for each in self._open)
+            message = (
+                f"client of {self._cluster.described()} was not closed{opened}: await its close(), or use async with"
+            )
+            warnings.warn(message, ResourceWarning, source=self, stacklevel=2)
 
     async def __aenter__(self) -> Self:
         return self
@@ -246,8 +269,11 @@ class Client:
         await self.close()
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self._closing is not None:
             raise Closed("the client is closed: connect again")
 
-    def _forget(self, each: Publisher | TopicReading) -> None:
-        self._open.pop(each, None)
+
+def _forget(client: "weakref.ref[Client]", each: Publisher | TopicReading) -> None:
+    alive = client()
+    if alive is not None:
+        alive._open.pop(each, None)  # noqa: SLF001 - a function, so that it holds only a weak reference

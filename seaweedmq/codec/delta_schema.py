@@ -68,6 +68,17 @@ def columns_of(schema: str) -> list[str]:
     return [str(column["name"]) for column in json.loads(schema)["fields"]]
 
 
+def alike_fields(kind: pa.StructType) -> tuple[str, str] | None:
+    """Two fields of a struct whose names differ in letter case alone."""
+    seen: dict[str, str] = {}
+    for i in range(kind.num_fields):
+        name = kind.field(i).name
+        if name.casefold() in seen:
+            return seen[name.casefold()], name
+        seen[name.casefold()] = name
+    return None
+
+
 def _field_of(field: pa.Field) -> dict[str, Any]:
     return {"name": field.name, "type": _type_of(field.type), "nullable": field.nullable, "metadata": {}}
 
@@ -85,6 +96,9 @@ def _type_of(kind: pa.DataType) -> str | dict[str, Any]:
             raise _LeftOut(f"{kind}: Delta's decimals have {_DECIMAL_PRECISION_MAX} digits")
         return f"decimal({kind.precision},{kind.scale})"
     if _t.is_struct(kind):
+        alike = alike_fields(kind)
+        if alike is not None:
+            raise _LeftOut(f"{kind}: to Delta the fields {alike[0]!r} and {alike[1]!r} have one name")
         return {"type": "struct", "fields": [_field_of(kind.field(i)) for i in range(kind.num_fields)]}
     if _t.is_map(kind):
         return {

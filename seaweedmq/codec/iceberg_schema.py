@@ -3,6 +3,7 @@
 As ``delta_schema``: unsigned integers become the next larger signed type. Iceberg has times of day in microseconds.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -27,29 +28,35 @@ _AS = (
     (_t.is_large_binary, pa.binary()),
     (_t.is_large_string, pa.string()),
 )
-_DECIMAL_PRECISION_MAX = 38
-
-
+_READABLE = (
+    _t.is_boolean,
+    _t.is_integer,
+    _t.is_floating,
+    _t.is_decimal128,
+    _t.is_date32,
+    _t.is_binary,
+    _t.is_large_binary,
+    _t.is_fixed_size_binary,
+    _t.is_string,
+    _t.is_large_string,
+)
+"""Predicates of the types that pyiceberg 0.12 reads from a file, also in columns that the table lacks."""
 _UTC = frozenset({"UTC", "+00:00", "Etc/UTC", "Z"})
 
 
 class _LeftOut(Exception):
-    """Why a type is none of Iceberg's."""
-
-
-class _Unreadable(_LeftOut):
-    """Why pyiceberg, as of 0.12, reads no file with a column of a type, though it be left out of the table."""
+    """Reason why Iceberg lacks a type."""
 
 
 class IcebergColumns(NamedTuple):
-    """What becomes of a topic's columns."""
+    """Columns of a topic as an Iceberg table has them."""
 
     schema: pa.Schema
-    """Of those that Iceberg can have, in Arrow types that it has."""
+    """Schema of the columns that Iceberg can hold, in Arrow types that it has."""
     left_out: dict[str, str]
-    """Of the others why not, in words."""
+    """Reason, by name, for each column that Iceberg cannot hold."""
     unreadable: dict[str, str]
-    """Those of them with which no file can be read by pyiceberg."""
+    """Reason, by name, for each column that keeps pyiceberg from reading a file, even if the table lacks it."""
 
 
 def iceberg_columns(schema: pa.Schema) -> IcebergColumns:
@@ -57,14 +64,46 @@ def iceberg_columns(schema: pa.Schema) -> IcebergColumns:
     columns: list[pa.Field] = []
     left_out: dict[str, str] = {}
     unreadable: dict[str, str] = {}
+    inner = {path: field.name for field in schema for path in _paths(field.name, field.type)}
     for field in schema:
+        why = _why_unreadable(field.type)
+        if field.name in inner:
+            why = f"to Iceberg its name is that of a part of column {inner[field.name]!r}"
+        if why is not None:
+            unreadable[field.name] = why
+            continue
         try:
             columns.append(_field_of(field))
         except _LeftOut as e:
             left_out[field.name] = str(e)
-            if isinstance(e, _Unreadable):
-                unreadable[field.name] = str(e)
     return IcebergColumns(pa.schema(columns), left_out, unreadable)
+
+
+def parts_of(kind: pa.DataType) -> list[pa.Field]:
+    """The parts of a type under the names that Iceberg has for them."""
+    if _t.is_map(kind):
+        return [kind.key_field.with_name("key"), kind.item_field.with_name("value")]
+    if _t.is_list(kind) or _t.is_large_list(kind) or _t.is_fixed_size_list(kind):
+        return [kind.value_field.with_name("element")]
+    return [kind.field(i) for i in range(kind.num_fields)]
+
+
+def _paths(name: str, kind: pa.DataType) -> Iterator[str]:
+    for part in parts_of(kind):
+        yield (path := f"{name}.{part.name}")
+        yield from _paths(path, part.type)
+
+
+def _why_unreadable(kind: pa.DataType) -> str | None:
+    """Why pyiceberg reads no file with a column of this type; None: it does."""
+    parts = parts_of(kind)
+    if parts:
+        return next((why for part in parts if (why := _why_unreadable(part.type)) is not None), None)
+    if _t.is_timestamp(kind):
+        return None if kind.tz is None or kind.tz in _UTC else f"{kind}: the zone of Iceberg's times is UTC"
+    if any(is_kind(kind) for is_kind in _READABLE) or (_t.is_time64(kind) and kind.unit == "us"):
+        return None
+    return f"{kind}: Iceberg has no such type"
 
 
 def _field_of(field: pa.Field) -> pa.Field:
@@ -80,14 +119,10 @@ def _type_of(kind: pa.DataType) -> pa.DataType:
     if _t.is_timestamp(kind):
         if kind.unit == "ns":
             raise _LeftOut(f"{kind}: times in the tables of Iceberg have microseconds")
-        if kind.tz is not None and kind.tz not in _UTC:
-            raise _Unreadable(f"{kind}: the zone of Iceberg's times is UTC")
         return pa.timestamp("us", None if kind.tz is None else "UTC")
     if _t.is_time64(kind) and kind.unit == "us":
         return kind
-    if _t.is_decimal(kind) and kind.precision <= _DECIMAL_PRECISION_MAX:
-        return pa.decimal128(kind.precision, kind.scale)
-    if _t.is_fixed_size_binary(kind):
+    if _t.is_decimal128(kind) or _t.is_fixed_size_binary(kind):
         return kind
     if _t.is_struct(kind):
         return pa.struct([_field_of(kind.field(i)) for i in range(kind.num_fields)])
@@ -95,6 +130,4 @@ def _type_of(kind: pa.DataType) -> pa.DataType:
         return pa.map_(_field_of(kind.key_field), _field_of(kind.item_field))
     if _t.is_list(kind) or _t.is_large_list(kind) or _t.is_fixed_size_list(kind):
         return pa.list_(_field_of(kind.value_field))
-    if _t.is_duration(kind) or _t.is_time32(kind):
-        raise _Unreadable(f"{kind}: Iceberg has no such type")
     raise _LeftOut(f"{kind}: Iceberg has no such type")

@@ -7,6 +7,7 @@
 | ``/seaweedmq/leader`` | id of the leading broker | its own |
 | ``/seaweedmq/brokers/<id>`` | BrokerInfo | its own |
 | ``/seaweedmq/addresses/<host:port>`` | id of the broker that listens there | its own |
+| ``/seaweedmq/addresses/kafka/<host:port>`` | id of the broker that Kafka's clients dial there | its own |
 | ``/seaweedmq/left/<id>`` | empty: the broker with this id acknowledges nothing any more | one of an hour |
 | ``/seaweedmq/topics/<namespace>/<name>`` | Topic | - |
 | ``/seaweedmq/segments/<namespace>/<name>/<id, 10 digits>`` | Segment | - |
@@ -31,6 +32,7 @@ CLUSTER_SEEN = CLUSTER + "-seen"
 LEADER = ROOT + "leader"
 BROKERS = ROOT + "brokers/"
 ADDRESSES = ROOT + "addresses/"
+KAFKA_ADDRESSES = ADDRESSES + "kafka/"
 LEFT = ROOT + "left/"
 TOPICS = ROOT + "topics/"
 SEGMENTS = ROOT + "segments/"
@@ -56,6 +58,11 @@ def broker_key(broker_id: str) -> str:
 def address_key(address: str) -> str:
     """Key that one broker holds for its ``host:port``."""
     return ADDRESSES + address
+
+
+def kafka_address_key(address: str) -> str:
+    """Key that one broker holds for the ``host:port`` that Kafka's clients dial."""
+    return KAFKA_ADDRESSES + address
 
 
 def left_key(broker_id: str) -> str:

@@ -30,6 +30,7 @@ def manifest_to_bytes(manifest: Manifest) -> bytes:
         ring=_range(manifest.ring),
         files=[[file.name, file.size_bytes, file.record_count] for file in manifest.files],
         roots=[_place(place) for place in manifest.roots],
+        **({"checkpoint": manifest.checkpoint} if manifest.checkpoint else {}),
     )
 
 
@@ -44,6 +45,7 @@ def manifest_from_bytes(data: bytes, path: str) -> Manifest:
             ring=_range_of(fields["ring"]),
             files=tuple(StagedFile(_text(n), _number(size), _number(count)) for n, size, count in fields["files"]),
             roots=tuple(map(_place_of, fields["roots"])),
+            checkpoint=str(fields.get("checkpoint", "")),
         )
 
     return _from_bytes(data, path, read)
@@ -79,14 +81,19 @@ def progress_from_bytes(data: bytes, path: str) -> Progress:
 
 def done_to_bytes(done: Done) -> bytes:
     """``done.json``."""
-    return _to_bytes(batch=done.batch, ranges=[_range(slots) for slots in done.ranges])
+    noted = {"checkpoint": done.checkpoint} if done.checkpoint else {}
+    return _to_bytes(batch=done.batch, ranges=[_range(slots) for slots in done.ranges], **noted)
 
 
 def done_from_bytes(data: bytes, path: str) -> Done:
     """Raises Corrupt, naming ``path``; Unsupported: of a later version."""
 
     def read(fields: Mapping[str, Any]) -> Done:
-        return Done(batch=_number(fields["batch"]), ranges=tuple(map(_range_of, fields["ranges"])))
+        return Done(
+            batch=_number(fields["batch"]),
+            ranges=tuple(map(_range_of, fields["ranges"])),
+            checkpoint=str(fields.get("checkpoint", "")),
+        )
 
     return _from_bytes(data, path, read)
 

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from seaweedmq.errors import NotFound, Unavailable
-from seaweedmq.runtime.free_ports import free_ports
+from seaweedmq.runtime.free_ports import ReservedPort
 
 STOP_TIMEOUT_S = 5.0
 PORT_ATTEMPTS = 3
@@ -46,8 +46,8 @@ def etcd_binary() -> Path:
 class LocalEtcd:
     """One etcd process with its data and ``etcd.log`` below ``directory``; an async context manager.
 
-    Ports are chosen at the first start, or when somebody asks for the endpoint, and kept, so that a restart serves the
-    same address with the same data.
+    Ports are chosen at the first start, or when the endpoint is first read, and reserved for as long as this object
+    lives, so that a restart serves the same address with the same data.
     ``fsync=False`` is for tests: data then survives the death of etcd, not that of the machine. So is ``quota_bytes``,
     the size of its data from which etcd refuses writes.
     """
@@ -59,15 +59,16 @@ class LocalEtcd:
         self._quota_bytes = quota_bytes
         self._fsync = fsync
         self._start_timeout_s = start_timeout_s
-        self._ports: tuple[int, int] | None = None
+        self._ports: tuple[ReservedPort, ReservedPort] | None = None
+        """For clients, and for other members."""
         self._process: asyncio.subprocess.Process | None = None
 
     @property
     def endpoint(self) -> str:
         """``127.0.0.1:port`` for clients. Before the first start it is where etcd will serve."""
         if self._ports is None:
-            self._ports = _free_ports()
-        return f"127.0.0.1:{self._ports[0]}"
+            self._ports = _any_ports()
+        return self._ports[0].address
 
     @property
     def pid(self) -> int | None:
@@ -87,7 +88,7 @@ class LocalEtcd:
         binary = etcd_binary()
         await asyncio.to_thread(self._directory.mkdir, parents=True, exist_ok=True)
         for attempt in range(PORT_ATTEMPTS):
-            ports = self._ports or _free_ports()
+            ports = self._ports or _any_ports()
             await self._spawn(binary, ports)
             end = await self._until_ready(ports)
             if end is None:
@@ -143,7 +144,7 @@ class LocalEtcd:
             raise AssertionError(f"etcd does not run, so it can not get {number.name}")
         self._process.send_signal(number)
 
-    async def _spawn(self, binary: Path, ports: tuple[int, int]) -> None:
+    async def _spawn(self, binary: Path, ports: tuple[ReservedPort, ReservedPort]) -> None:
         command = [str(binary), *self._arguments(*ports)]
         if sys.platform == "linux":
             # A child of ours becomes etcd, after it asked the kernel to be killed with us.
@@ -158,8 +159,8 @@ class LocalEtcd:
                 start_new_session=True,  # Ctrl-C in the terminal is for us; we stop etcd last
             )
 
-    def _arguments(self, client_port: int, peer_port: int) -> list[str]:
-        client, peer = f"http://127.0.0.1:{client_port}", f"http://127.0.0.1:{peer_port}"
+    def _arguments(self, client_port: ReservedPort, peer_port: ReservedPort) -> list[str]:
+        client, peer = f"http://{client_port.address}", f"http://{peer_port.address}"
         arguments = {
             "--name": "local",
             "--data-dir": str(self._directory / "data"),
@@ -183,13 +184,13 @@ class LocalEtcd:
             *([] if self._fsync else ["--unsafe-no-fsync"]),
         ]
 
-    async def _until_ready(self, ports: tuple[int, int]) -> str | None:
+    async def _until_ready(self, ports: tuple[ReservedPort, ReservedPort]) -> str | None:
         """None once it serves. Otherwise it is gone on return, and the answer is how it failed."""
         process = self._process
         if process is None:
             raise AssertionError("etcd was not spawned")
         ended = asyncio.create_task(process.wait())
-        serving = asyncio.create_task(_until_serving(f"127.0.0.1:{ports[0]}"))
+        serving = asyncio.create_task(_until_serving(ports[0].address))
         end: str | None = "was not waited for"
         try:
             await asyncio.wait((ended, serving), timeout=self._start_timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -221,9 +222,8 @@ def _way_of_ending(status: int) -> str:
     return f"ended with exit status {status}" if status >= 0 else f"was ended by {signal.Signals(-status).name}"
 
 
-def _free_ports() -> tuple[int, int]:
-    first = free_ports(2)
-    return first, first + 1
+def _any_ports() -> tuple[ReservedPort, ReservedPort]:
+    return ReservedPort(), ReservedPort()
 
 
 async def _until_serving(endpoint: str) -> None:

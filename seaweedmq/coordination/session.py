@@ -4,11 +4,13 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from typing import Protocol
 
 from tenacity import AsyncRetrying
 
-from seaweedmq.codec.keys import address_key, broker_key, left_key
+from seaweedmq.codec.keys import KAFKA_ADDRESSES, address_key, broker_key, kafka_address_key, left_key
 from seaweedmq.codec.metadata import broker_to_json
+from seaweedmq.coordination.standby import GuardedLease
 from seaweedmq.coordination.waiting import until_deleted
 from seaweedmq.errors import AlreadyExists, Deposed, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerInfo
@@ -29,6 +31,13 @@ LEFT_S = 3600.0
 """How long a broker that has left is remembered. Later, its segments wait as if it had died."""
 
 
+class Standby(Protocol):
+    """Renewal of a lease when the event loop does not renew it; see ``standby.LeaseStandby``."""
+
+    def guard(self, lease: GuardedLease) -> None:
+        """Renew this lease from now on when it is due, until its ``lease`` is 0."""
+
+
 class Session:
     """One lease, renewed every half of its time until it is lost or closed. Opened once; then make another.
 
@@ -43,9 +52,15 @@ class Session:
         ttl_s: float,
         rng: random.Random,
         clock_s: Callable[[], float] = loop_s,
+        standby: Standby | None = None,
     ) -> None:
+        """``standby`` renews the lease when the event loop does not."""
         self.lease = 0
         self.ttl_s = ttl_s
+        self.deadline_s = 0.0
+        """Until then the lease surely lives, by ``clock_s``."""
+        self.renewed_s = 0.0
+        """Time at which the event loop sent its last renewal, by ``clock_s``."""
         self.lost = asyncio.Event()
         """Set when etcd says that the lease is gone. Never set just because etcd can not be reached."""
         self.changed = Signal()
@@ -53,27 +68,31 @@ class Session:
         self._store = store
         self._rng = rng
         self._clock_s = clock_s
-        self._deadline = 0.0
+        self._standby = standby
         self._opened_at = 0.0
         self._keeping: asyncio.Task[None] | None = None
 
     @property
     def remaining_s(self) -> float:
         """How long the lease surely lives from now on; 0 or less: not surely."""
-        return self._deadline - self._clock_s()
+        return self.deadline_s - self._clock_s()
 
     def alive(self) -> bool:
         """Whether the lease surely lives now."""
-        return self.lease != 0 and not self.lost.is_set() and self._clock_s() < self._deadline
+        return self.lease != 0 and not self.lost.is_set() and self._clock_s() < self.deadline_s
+
+    def extend(self, deadline_s: float) -> None:
+        """Note, from any thread, that the lease surely lives until then."""
+        self.deadline_s = max(self.deadline_s, deadline_s)
 
     async def open(self, info: BrokerInfo) -> None:
-        """Take a lease, keep it alive, and register the broker and its address under it.
+        """Take a lease, keep it alive, and register the broker and its addresses under it.
 
-        If another broker holds the address, waits until its lease ends, for up to TTL + 4 s, counted from when etcd was
-        last out of reach, and three times as long at most.
+        If another broker holds one of these, waits until its lease ends, for up to TTL + 4 s, counted from when etcd
+        was last out of reach, and three times as long at most.
 
         Raises:
-            AlreadyExists: a living broker holds the address.
+            AlreadyExists: a living broker holds an address.
             Unavailable: the store can not be reached, or is so slow that the lease ended meanwhile.
             SeaweedMQError: the store refuses, a ResourceExhausted for want of space.
         """
@@ -82,6 +101,8 @@ class Session:
         await self._attempts()(self._grant)
         self._keeping = asyncio.create_task(self._keep_alive(), name=f"lease of {info.id}")
         self._keeping.add_done_callback(self._on_keeping_ended)
+        if self._standby is not None:
+            self._standby.guard(self)
         try:
             await self._register(info)
         except Deposed as error:
@@ -154,10 +175,7 @@ class Session:
                 async with asyncio.timeout_at(give_up_at):
                     await until_deleted(self._store, holder.key, holder.mod_revision)
             except TimeoutError as error:
-                raise AlreadyExists(
-                    f"address {info.address} is held by the running broker {holder.value.decode(errors='replace')}: "
-                    "stop it, or listen on another port"
-                ) from error
+                raise _address_held(info, holder) from error
             except SeaweedMQError as error:
                 _log.info("the watch on %s broke, looking again: %s", holder.key, error)
                 await asyncio.sleep(self._rng.uniform(0.05, 0.2))
@@ -165,7 +183,7 @@ class Session:
                 give_up_at = min(loop.time() + wait_s, began + ADDRESS_WAITS_MAX * wait_s)
 
     async def _try_register(self, info: BrokerInfo) -> Entry | None:
-        """Write both keys; return None, or who holds the address. Tried again when an answer is lost."""
+        """Write all keys; return None, or who holds an address. Tried again when an answer is lost."""
         return await self._attempts()(self._register_once, info)
 
     def _attempts(self) -> AsyncRetrying:
@@ -173,26 +191,29 @@ class Session:
         return retrying(pause_s, on=Unavailable, stop=after_attempts(REGISTER_ATTEMPTS))
 
     async def _grant(self) -> None:
-        sent = self._clock_s()
+        self.renewed_s = self._clock_s()
         self.lease = await self._store.grant_lease(self.ttl_s)
-        self._deadline = sent + self.ttl_s
+        self.deadline_s = self.renewed_s + self.ttl_s
         self._opened_at = asyncio.get_running_loop().time()
 
     async def _register_once(self, info: BrokerInfo) -> Entry | None:
-        address = address_key(info.address)
-        puts = (
-            Put(broker_key(info.id), broker_to_json(info), self.lease),
-            Put(address, info.id.encode(), self.lease),
-        )
+        address, *others = addresses = _address_keys(info)
+        puts = [Put(broker_key(info.id), broker_to_json(info), self.lease)]
+        puts += [Put(key, info.id.encode(), self.lease) for key in addresses]
+        revisions = dict.fromkeys(others, 0)  # Read only when that proves wrong: one address is two only by mistake.
+        looks_at = [address]
         while True:
-            held = await self._store.get(address)
-            if held is not None and held.lease and held.value != info.id.encode():
-                return held
-            # Our own id there is from an attempt whose answer was lost: write it again, under this lease. What has no
-            # lease is nobody's.
-            seen = Compare(address, mod_revision=held.mod_revision if held else 0)
-            if await self._store.transact([seen], puts) is not None:
+            for key in looks_at:
+                held = await self._store.get(key)
+                if held is not None and held.lease and held.value != info.id.encode():
+                    return held
+                # This id there is from an attempt whose answer was lost: write it again, under this lease. A key
+                # without a lease has no holder.
+                revisions[key] = held.mod_revision if held else 0
+            seen = [Compare(key, mod_revision=revision) for key, revision in revisions.items()]
+            if await self._store.transact(seen, puts) is not None:
                 return None
+            looks_at = addresses
 
     async def _keep_alive(self) -> None:
         loop = asyncio.get_running_loop()
@@ -211,7 +232,8 @@ class Session:
         sent, sent_s = asyncio.get_running_loop().time(), self._clock_s()
         lasts_s = await self._store.renew_lease(self.lease)
         if lasts_s > 0:
-            self._deadline = sent_s + lasts_s
+            self.renewed_s = sent_s
+            self.extend(sent_s + lasts_s)
         else:
             _log.error("etcd ended the lease %x: it was not renewed in time, or revoked", self.lease)
             self.lost.set()
@@ -225,3 +247,21 @@ class Session:
             _log.critical("lease renewal stopped: %x: %s", self.lease, error or "cancelled")
             self.lost.set()
             self.changed.fire()
+
+
+def _address_keys(info: BrokerInfo) -> list[str]:
+    """Keys that one broker holds. Clients tell brokers apart by their addresses, Kafka's by one of their own."""
+    keys = [address_key(info.address)]
+    return [*keys, kafka_address_key(info.kafka_address)] if info.kafka_address else keys
+
+
+def _address_held(info: BrokerInfo, holder: Entry) -> AlreadyExists:
+    other = holder.value.decode(errors="replace")
+    if holder.key.startswith(KAFKA_ADDRESSES):
+        return AlreadyExists(
+            f"address {info.kafka_address} for Kafka clients is held by the running broker {other}: give each broker a "
+            "--kafka-advertise of its own that clients can dial, or stop the other one"
+        )
+    return AlreadyExists(
+        f"address {info.address} is held by the running broker {other}: stop it, or listen on another port"
+    )

@@ -17,11 +17,12 @@ from seaweedmq.errors import (
     SeaweedMQError,
     StaleMetadata,
 )
-from seaweedmq.model.calls import AlterTopic, CreateTopics, DeleteTopic, RaiseLowWatermark, TopicStats
+from seaweedmq.model.calls import AlterTopic, CreateTopics, DeleteTopic, RaiseLowWatermark
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.topic import TOPICS_AT_ONCE_MAX, Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.ports import BrokerApi
 from seaweedmq.runtime.retrying import backoff, retrying
+from seaweedmq.runtime.turns import Turn
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -37,15 +38,20 @@ def patience_s(timeout_ms: int) -> float:
     return min(max(timeout_ms / 1_000, PATIENCE_S_MIN), PATIENCE_S_MAX)
 
 
-async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[R]]) -> list[R]:
-    """What ``work`` makes of each, in their order, ``CALLS_AT_ONCE`` at a time."""
-    turns = asyncio.Semaphore(CALLS_AT_ONCE)
+async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[R]], turn: Turn) -> list[R]:
+    """Do the work for each item, ``CALLS_AT_ONCE`` at a time; return the results in their order."""
+    todo = list(items)
+    left = iter(enumerate(todo))
+    made: dict[int, R] = {}
 
-    async def one(item: T) -> R:
-        async with turns:
-            return await work(item)
+    async def work_on() -> None:
+        for number, item in left:
+            made[number] = await work(item)
+            await turn.pause()
 
-    return await asyncio.gather(*map(one, items))
+    # Not a task for each item: there may be thousands.
+    await asyncio.gather(*(work_on() for _ in range(min(CALLS_AT_ONCE, len(todo)))))
+    return [made[number] for number in range(len(todo))]
 
 
 class TopicChanges:
@@ -101,16 +107,6 @@ class TopicChanges:
                 await self._until(lambda: self._uid(topic.name) != topic.uid)
         except TimeoutError:
             raise DeadlineExceeded(f"{topic.name} was not deleted within {timeout_s:g} s: look for it again") from None
-
-    async def high_watermarks(self, topic: Topic, timeout_s: float) -> dict[int, int]:
-        """By slot, the first offset that is not committed, of every segment that is served. Raises as :meth:`alter`."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                stats = await self._api.call(TopicStats(topic.name))
-        except TimeoutError:
-            raise DeadlineExceeded(f"nobody said within {timeout_s:g} s how far {topic.name} is: ask again") from None
-        segments = self._view.segments_of(topic.name)
-        return {segments[s.segment].slots.lo: s.high_watermark for s in stats if s.segment in segments}
 
     async def delete_records(self, topic: Topic, before: Mapping[int, int], timeout_s: float) -> Mapping[int, int]:
         """Delete what lies before these offsets, by partition; where the partitions then begin.

@@ -9,6 +9,7 @@ from typing import Any
 
 from seaweedmq.broker.local import LocalBroker
 from seaweedmq.coordination.view import ClusterView
+from seaweedmq.core.kafka.creation_quota import MINUTE_S, CreationQuota
 from seaweedmq.core.kafka.topic_ids import NO_TOPIC_ID
 from seaweedmq.errors import AlreadyExists, InvalidArgument, SeaweedMQError
 from seaweedmq.kafka.changes import TopicChanges
@@ -28,6 +29,7 @@ from seaweedmq.kafka.wire.messages import (
 )
 from seaweedmq.model.kafka_group_admin import INTERNAL_TOPICS
 from seaweedmq.model.topic import TopicName, TopicSpec
+from seaweedmq.runtime.turns import Turn
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +40,6 @@ IDS_FROM = 12
 CLUSTER_OPERATIONS_UP_TO = 10
 PARTITIONS_AT_ONCE_MAX = 2_000
 """Of one answer to DescribeTopicPartitions."""
-PARTITIONS_A_TURN = 250
-"""Told of without a turn for other tasks: some 5 ms."""
 TOPIC_OPERATIONS = frozenset({3, 4, 5, 6, 7, 8, 10, 11})
 CLUSTER_OPERATIONS = frozenset({5, 7, 8, 9, 10, 11, 12})
 """Everything that can be done, by Kafka's numbers: there are no permissions."""
@@ -70,6 +70,9 @@ class ClusterRoom:
         self._directory = directory
         self._nodes: Nodes = directory.nodes
         self._changes = changes
+        self._quota = CreationQuota(here.config.kafka_auto_create_per_minute_max)
+        self._throttled: dict[str, float] = {}
+        """Clients whose quota is used up, and when that was logged."""
         self._reported: dict[TopicName, str] = {}
         """Topics that could not be created, with the reason that was logged."""
 
@@ -86,7 +89,7 @@ class ClusterRoom:
         body = request.body
         await self._nodes.ready()
         if body.topics is None or (request.version == ALL_WHEN_EMPTY and not body.topics):
-            topics = await _in_turns(self._topic(topic, body) for topic in self._directory.topics())
+            topics = await _in_turns((self._topic(topic, body) for topic in self._directory.topics()), request.turn)
         else:
             topics = await self._asked_for(request, body)
         wants_operations = request.version <= CLUSTER_OPERATIONS_UP_TO and body.include_cluster_authorized_operations
@@ -113,10 +116,10 @@ class ClusterRoom:
         if None in names:
             raise KafkaRefusal(Code.INVALID_REQUEST, "Metadata asks for a topic with neither name nor id: give one")
         names, ids = list(dict.fromkeys(names)), list(dict.fromkeys(ids))
-        failures = await self._create_missing(names) if body.allow_auto_topic_creation else {}
+        failures = await self._create_missing(names, request) if body.allow_auto_topic_creation else {}
         by_name = (self._named(name, failures.get(name), body) for name in names)
         by_id = (self._with_id(topic_id, body) for topic_id in ids)
-        topics = await _in_turns(chain(by_name, by_id))
+        topics = await _in_turns(chain(by_name, by_id), request.turn)
         await self._name_no_lost_leader(topics)
         return topics
 
@@ -139,15 +142,21 @@ class ClusterRoom:
 
         await asyncio.gather(*map(look, led))
 
-    async def _create_missing(self, names: Sequence[str]) -> dict[str, SeaweedMQError]:
+    async def _create_missing(self, names: Sequence[str], request: Request) -> dict[str, SeaweedMQError]:
         """Create those that are not there, and can be; which of them could not."""
         if not self._here.config.kafka_auto_create:
             return {}
-        specs = [spec for spec in map(self._missing, names) if spec is not None]
-        if not specs:
-            return {}
-        outcomes = await self._changes.create(specs, CREATED_WITHIN_S)
         failures: dict[str, SeaweedMQError] = {}
+        specs = []
+        for name in names:
+            spec = self._missing(name, failures)
+            if spec is not None:
+                specs.append(spec)
+            await request.turn.pause()
+        specs = self._within_quota(specs, request)
+        if not specs:
+            return failures
+        outcomes = await self._changes.create(specs, CREATED_WITHIN_S)
         for spec, outcome in zip(specs, outcomes, strict=True):
             if isinstance(outcome, AlreadyExists):  # somebody was faster
                 try:
@@ -163,6 +172,27 @@ class ClusterRoom:
                 failures[spec.name.name] = outcome
         return failures
 
+    def _within_quota(self, specs: list[TopicSpec], request: Request) -> list[TopicSpec]:
+        """The topics that may be created for a client now. The others are answered as unknown, as Apache Kafka answers
+        while it creates a topic: clients ask again."""
+        now = asyncio.get_running_loop().time()
+        granted = self._quota.take(request.client_host, len(specs), now)
+        if granted < len(specs) and now - self._throttled.get(request.client_host, -MINUTE_S) >= MINUTE_S:
+            if len(self._throttled) >= REPORTED_MAX:
+                self._throttled.clear()
+            self._throttled[request.client_host] = now
+            log.warning(
+                "topics not created for the Kafka client %s (%s) yet: %d of %d, the first %s: "
+                "kafka_auto_create_per_minute_max is %d: create them with CreateTopics, or raise it",
+                request.peer,
+                request.client_id,
+                len(specs) - granted,
+                len(specs),
+                specs[granted].name,
+                self._here.config.kafka_auto_create_per_minute_max,
+            )
+        return specs[:granted]
+
     def _report(self, name: TopicName, reason: InvalidArgument) -> None:
         """Log why a topic cannot be created, once: clients ask for it again and again."""
         if len(self._reported) >= REPORTED_MAX:
@@ -171,13 +201,15 @@ class ClusterRoom:
             self._reported[name] = str(reason)
             log.warning("topic not created for a Kafka client: %s: %s", name, reason)
 
-    def _missing(self, name: str) -> TopicSpec | None:
-        """What to create for a name; None for one that is taken, that no topic can have, or that the groups make."""
+    def _missing(self, name: str, failures: dict[str, SeaweedMQError]) -> TopicSpec | None:
+        """Return the topic to create for a name; None for one that is taken, that the groups make, or that no new topic
+        can have, which is added to the ``failures``."""
         if name in INTERNAL_TOPICS:
             return None
         try:
-            topic = self._directory.topic_name(name)
-        except KafkaRefusal:
+            topic = self._directory.new_name(name)
+        except KafkaRefusal as refusal:
+            failures[name] = refusal
             return None
         if topic in self._directory.view.topics:
             return None
@@ -269,6 +301,7 @@ class ClusterRoom:
                 break
             end = min(count, begin + left)
             topics.append(self._page(name, begin, end))
+            await request.turn.pause()
             left -= max(0, end - begin)
             if end < count:
                 cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=end)
@@ -318,15 +351,12 @@ class ClusterRoom:
         )
 
 
-async def _in_turns(topics: Iterable[Any]) -> list[Any]:
+async def _in_turns(topics: Iterable[Any], turn: Turn) -> list[Any]:
     """Topics of a reply, which are made as they are taken, with turns for other tasks."""
-    made, since = [], 0
+    made = []
     for topic in topics:
         made.append(topic)
-        since += 1 + len(topic.partitions)
-        if since >= PARTITIONS_A_TURN:
-            since = 0
-            await asyncio.sleep(0)
+        await turn.pause()
     return made
 
 

@@ -71,7 +71,10 @@ class ConfigsRoom:
     async def describe_configs(self, request: Request) -> Reply:
         """All configs of each resource, or those that are named."""
         await self._directory.nodes.ready()
-        results = [self._result(resource, request.body) for resource in request.body.resources]
+        results = []
+        for resource in request.body.resources:
+            results.append(self._result(resource, request.body))
+            await request.turn.pause()
         return DescribeConfigsResponse(throttle_time_ms=0, results=results)
 
     def _result(self, resource: Any, body: Any) -> Any:
@@ -131,7 +134,7 @@ class ConfigsRoom:
                 raise ConfigMisnamed(f"config {nothing} has no value: give one, or leave it out for its default")
             given = {config.name: config.value for config in resource.configs}
             found = self._topic_to_alter(resource)
-            configs = parse_configs(given, replicas=found.replicas, limits=self._config)
+            configs = parse_configs(given, replicas=found.replicas)
             if not request.body.validate_only:
                 await self._changes.alter(found, lambda topic: change_of(topic, configs), ALTERED_WITHIN_S)
 
@@ -143,10 +146,10 @@ class ConfigsRoom:
         async def alter(resource: Any) -> None:
             steps = [Alteration(config.name, config.config_operation, config.value) for config in resource.configs]
             found = self._topic_to_alter(resource)
-            altered_configs(found, steps, self._config)
+            altered_configs(found, steps)
 
             def change(topic: Topic) -> TopicChange:
-                return change_of(topic, altered_configs(topic, steps, self._config))
+                return change_of(topic, altered_configs(topic, steps))
 
             if not request.body.validate_only:
                 await self._changes.alter(found, change, ALTERED_WITHIN_S)
@@ -174,7 +177,7 @@ class ConfigsRoom:
                 resource_name=name,
             )
 
-        responses = await for_each(dict(zip(keys, request.body.resources, strict=True)).values(), altered)
+        responses = await for_each(dict(zip(keys, request.body.resources, strict=True)).values(), altered, request.turn)
         return response(throttle_time_ms=0, responses=responses)
 
     def _topic_to_alter(self, resource: Any) -> Topic:

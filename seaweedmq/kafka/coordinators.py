@@ -12,6 +12,7 @@ from typing import Final
 from seaweedmq.broker.local import LocalBroker, LocalPartition
 from seaweedmq.codec.kafka.group_records import partition_of_group
 from seaweedmq.core.kafka.classic_events import Limits
+from seaweedmq.core.kafka.state_memory import StateMemory
 from seaweedmq.errors import AlreadyExists, Corrupt, SeaweedMQError, Unavailable
 from seaweedmq.kafka.cluster import default_replicas
 from seaweedmq.kafka.reached import is_reached
@@ -49,6 +50,8 @@ class Coordinators:
         self._limits = replace(
             largest, group_bytes_max=min(largest.group_bytes_max, broker.config.frame_bytes_max // 2)
         )
+        # Without a listener nothing is set aside, as in simulated brokers, whose clients come in another way.
+        self.memory = StateMemory(broker.memory.groups_bytes or broker.config.kafka_groups_bytes_max)
         self._shards: dict[int, Shard] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._is_over = False
@@ -232,6 +235,7 @@ class Coordinators:
         return Shard(
             ShardLog(partition, self._broker.view, frame_bytes_max=self._broker.config.frame_bytes_max),
             limits=self._limits,
+            memory=self.memory,
             env=self._broker.env,
             topic_ids=self.topic_ids,
             raise_mark=partial(self._raise_mark, partition),

@@ -5,7 +5,8 @@ from typing import Any
 
 from seaweedmq.errors import OutOfRange, SeaweedMQError
 from seaweedmq.kafka.changes import TopicChanges, for_each, patience_s
-from seaweedmq.kafka.directory import Directory, PartitionedTopic
+from seaweedmq.kafka.directory import PartitionedTopic
+from seaweedmq.kafka.partitions import Partitions
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import KafkaRefusal, Place, code_of
 from seaweedmq.kafka.wire.messages import API, DeleteRecordsResponse, Handler, Reply, Request
@@ -16,10 +17,10 @@ NO_OFFSET = -1
 
 
 class DeletionRoom:
-    """Answers DeleteRecords, for any partition: the leader of the cluster keeps where they begin."""
+    """Answers DeleteRecords of the partitions that are led here; the leader of the cluster keeps where they begin."""
 
-    def __init__(self, directory: Directory, changes: TopicChanges) -> None:
-        self._directory = directory
+    def __init__(self, partitions: Partitions, changes: TopicChanges) -> None:
+        self._partitions = partitions
         self._changes = changes
 
     def handlers(self) -> dict[int, Handler]:
@@ -29,16 +30,16 @@ class DeletionRoom:
     async def delete_records(self, request: Request) -> Reply:
         """Delete what lies before an offset, of each partition that is named."""
         timeout_s = patience_s(request.body.timeout_ms)
-        topics = await for_each(request.body.topics, lambda topic: self._topic(topic, timeout_s))
+        topics = await for_each(request.body.topics, lambda topic: self._topic(topic, timeout_s), request.turn)
         return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
 
     async def _topic(self, asked: Any, timeout_s: float) -> Any:
         before = {partition.partition_index: partition.offset for partition in asked.partitions}
         outcomes: dict[int, int | SeaweedMQError] = {}
         try:
-            topic = self._directory.find(asked.name)
+            topic = self._partitions.topic(asked.name)
             _check(topic)
-            wanted, outcomes = await self._offsets(topic, before, timeout_s)
+            wanted, outcomes = self._offsets(topic, before)
             outcomes |= await self._delete(topic, wanted, timeout_s)
         except SeaweedMQError as error:
             outcomes = {**dict.fromkeys(before, error), **outcomes}
@@ -55,25 +56,20 @@ class DeletionRoom:
             ],
         )
 
-    async def _offsets(
-        self, topic: PartitionedTopic, before: Mapping[int, int], timeout_s: float
+    def _offsets(
+        self, topic: PartitionedTopic, before: Mapping[int, int]
     ) -> tuple[dict[int, int], dict[int, int | SeaweedMQError]]:
-        """Below which offsets is deleted, and which partitions can not be asked for."""
+        """Offsets below which records are deleted, and the partitions of which none are."""
+        wanted: dict[int, int] = {}
         refused: dict[int, int | SeaweedMQError] = {}
         for partition, offset in before.items():
-            if not 0 <= partition < topic.count:
-                refused[partition] = KafkaRefusal(Code.UNKNOWN_TOPIC_OR_PARTITION)
-            elif offset < ALL:
-                refused[partition] = KafkaRefusal(Code.OFFSET_OUT_OF_RANGE)
-        wanted = {partition: offset for partition, offset in before.items() if partition not in refused}
-        if ALL in wanted.values():
-            high = await self._changes.high_watermarks(topic.topic, timeout_s)
-            for partition in [partition for partition, offset in wanted.items() if offset == ALL]:
-                if partition in high:
-                    wanted[partition] = high[partition]
-                else:
-                    del wanted[partition]
-                    refused[partition] = KafkaRefusal(Code.NOT_LEADER_OR_FOLLOWER)
+            try:
+                led = self._partitions.led(topic, partition)
+                if offset < ALL:
+                    raise KafkaRefusal(Code.OFFSET_OUT_OF_RANGE)
+                wanted[partition] = led.high_watermark if offset == ALL else offset
+            except SeaweedMQError as error:
+                refused[partition] = error
         return wanted, refused
 
     async def _delete(

@@ -137,6 +137,9 @@ class Directory:
         self._found: dict[str | bytes, PartitionedTopic] = {}
         """What clients asked for, by their words, as of ``_found_at`` changes of the view."""
         self._found_at = -1
+        self._alike: dict[str, str] = {}
+        """Names of topics by what Kafka makes of them in metrics, as of ``_alike_at`` changes of the view."""
+        self._alike_at = -1
         self._names: dict[int, TopicName] = {}
         """By uid, as of ``_named`` changes of the view."""
         self._named = -1
@@ -177,6 +180,29 @@ class Directory:
         except InvalidArgument as error:
             raise KafkaRefusal(Code.INVALID_TOPIC_EXCEPTION, str(error)) from error
 
+    def new_name(self, name: str) -> TopicName:
+        """Return the name here of a topic of Kafka that may be created, or is there.
+
+        Raises:
+            KafkaRefusal: If no topic can have the name, or if it is new and differs from that of another topic in dots
+                and underscores only, as in Apache Kafka, whose metrics have one name for both: INVALID_TOPIC_EXCEPTION.
+        """
+        made = self.topic_name(name)
+        if made in self.view.topics:
+            return made
+        if self._alike_at != self.view.changes:
+            self._alike_at = self.view.changes
+            mine = (topic.name for topic in self.view.topics if topic.namespace == self.namespace)
+            self._alike = {_in_metrics(other): other for other in mine}
+        other = self._alike.get(_in_metrics(name))
+        if other is not None:
+            raise KafkaRefusal(
+                Code.INVALID_TOPIC_EXCEPTION,
+                f"topic {name} differs from topic {other} in dots and underscores only: choose a name that differs in "
+                "other characters",
+            )
+        return made
+
     def why_hidden(self, name: TopicName) -> str:
         """Why Kafka's clients do not see a topic."""
         topic = self.view.topics.get(name)
@@ -215,6 +241,10 @@ class Directory:
         if known is None or known[0] != revision:
             known = self._layouts[topic.name] = revision, _layout_of(topic, self.view)
         return known[1]
+
+
+def _in_metrics(name: str) -> str:
+    return name.replace(".", "_")
 
 
 def _layout_of(topic: Topic, view: ClusterView) -> _Layout | None:

@@ -4,20 +4,26 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any
 
 from seaweedmq.errors import SeaweedMQError, Unsupported
+from seaweedmq.kafka.wire.encoding import is_large
 from seaweedmq.kafka.wire.failed import failed_reply, place_of
 from seaweedmq.kafka.wire.failure import code_of
-from seaweedmq.kafka.wire.frames import reply_buffers
-from seaweedmq.kafka.wire.messages import API, EncodedReply, Handler, Reply, Request
+from seaweedmq.kafka.wire.frames import reply_buffers, writing
+from seaweedmq.kafka.wire.messages import API, Buffer, EncodedReply, Handler, Reply, Request
 from seaweedmq.kafka.wire.roles import Conversation, Slot
 from seaweedmq.kafka.wire.versions import PRODUCE_LOWEST, name_of
+from seaweedmq.runtime.turns import in_turns
 
 log = logging.getLogger(__name__)
+
+LARGE_BYTES = 16 * 1024
+"""A request from this size on is rejected in a thread: the reply may name all that the request does, each with the
+error."""
 
 
 class Lane(Enum):
@@ -221,7 +227,7 @@ class Lanes:
         try:
             said = await reply
             if said is not None:
-                self._say(request, slot, said)
+                await self._write(request, slot, said)
             elif _wants_no_answer(request):
                 slot.fill()
             else:
@@ -231,7 +237,15 @@ class Lanes:
                 slot.fill()
             raise
         except Exception as error:  # noqa: BLE001 - answered and logged
-            self._fail(request, slot, error)
+            await self._fail_in_place(request, slot, error)
+
+    async def _write(self, request: Request, slot: Slot, said: Reply) -> None:
+        """Answer with a reply that may be large."""
+        if isinstance(said, EncodedReply) or not is_large(said):
+            self._say(request, slot, said)
+            return
+        steps = writing(request.api, request.version, request.correlation_id, said)
+        slot.fill(await in_turns(steps, request.turn))
 
     def _say(self, request: Request, slot: Slot, said: Reply) -> None:
         buffers = reply_buffers(request.api, request.version, request.correlation_id, said)
@@ -239,25 +253,62 @@ class Lanes:
 
     def _fail(self, request: Request, slot: Slot, error: Exception) -> None:
         """Say that it failed; if even that does not go, nothing can be said any more on this connection."""
+        if _is_large(request):
+            self._spawn(self._fail_in_place(request, slot, error), name_of(request.api))
+        elif self._note_failure(request, slot, error):
+            self._tell_failed(request, slot, partial(_failed_buffers, request, error))
+
+    async def _fail_in_place(self, request: Request, slot: Slot, error: Exception) -> None:
+        """The same, where the reply may be large: it is made in a thread."""
+        if not self._note_failure(request, slot, error):
+            return
+        failed = partial(_failed_buffers, request, error)
+        if not _is_large(request):
+            self._tell_failed(request, slot, failed)
+            return
+        made = asyncio.ensure_future(asyncio.to_thread(failed))
+        try:
+            await asyncio.wait({made})
+        except asyncio.CancelledError:
+            slot.fill()
+            raise
+        self._tell_failed(request, slot, made.result)
+
+    def _note_failure(self, request: Request, slot: Slot, error: Exception) -> bool:
+        """Log a failure; return whether the client waits for a reply."""
         name = f"{name_of(request.api)} version {request.version} of {request.peer} ({request.client_id})"
         code = code_of(error, place=place_of(request.api))
         if isinstance(error, SeaweedMQError | TimeoutError):
             log.debug("Kafka's %s is answered %s: %s", name, code.name, error)
         else:
             log.error("Kafka's %s is answered %s", name, code.name, exc_info=error)
-        if _wants_no_answer(request):
-            slot.fill()
-            self._connection.fail(f"a request that wants no answer failed: {error}")
-            return
+        if not _wants_no_answer(request):
+            return True
+        slot.fill()
+        self._connection.fail(f"a request that wants no answer failed: {error}")
+        return False
+
+    def _tell_failed(self, request: Request, slot: Slot, failed: Callable[[], Sequence[Buffer]]) -> None:
         try:
-            self._say(request, slot, failed_reply(request, code, _words(error)))
+            buffers = failed()
         except Exception:
-            log.exception("no valid answer to Kafka's %s", name)
+            log.exception("no valid answer to Kafka's %s", name_of(request.api))
             slot.fill()
             self._connection.fail("a request could not be answered")
+        else:
+            slot.fill(buffers)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
         return self._tasks.spawn(work, f"{name} of {self._connection.peer}")
+
+
+def _is_large(request: Request) -> bool:
+    return request.api != API.PRODUCE and request.size_bytes >= LARGE_BYTES
+
+
+def _failed_buffers(request: Request, error: Exception) -> Sequence[Buffer]:
+    reply = failed_reply(request, code_of(error, place=place_of(request.api)), _words(error))
+    return reply_buffers(request.api, request.version, request.correlation_id, reply)
 
 
 def _drop(awaitable: Awaitable[Reply]) -> None:

@@ -1,8 +1,9 @@
 """Fetch: what partitions that are led here have for a consumer, by events and not by polling."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from seaweedmq.broker.local import LocalBroker, LocalPartition
 from seaweedmq.core.kafka.fetch_plan import ReplyShare
@@ -15,7 +16,9 @@ from seaweedmq.core.kafka.fetch_session import (
     Told,
     Wanted,
 )
+from seaweedmq.core.kafka.fetch_wait import FetchWait
 from seaweedmq.errors import Corrupt, OutOfRange, SeaweedMQError, Unavailable
+from seaweedmq.kafka.directory import PartitionedTopic
 from seaweedmq.kafka.fetch_memory import FetchMemory, ReplyMemory
 from seaweedmq.kafka.partitions import LeaderHint, Partitions, endpoints, key_of
 from seaweedmq.kafka.reading import Batches, PartitionReader
@@ -24,6 +27,8 @@ from seaweedmq.kafka.wire.failure import code_of
 from seaweedmq.kafka.wire.fetch_reply import FetchedPartition, FetchedTopic, fetch_reply
 from seaweedmq.kafka.wire.messages import API, Handler, Reply, Request
 from seaweedmq.model.config import MIB
+from seaweedmq.runtime.signal import Signal
+from seaweedmq.runtime.turns import Turn
 
 WAIT_S_MAX = 300.0
 """A client may ask for less."""
@@ -31,43 +36,59 @@ READ_S_MAX = 10.0
 """Of files, which may have to wait for memory. What was not read then is asked for again."""
 REPLY_BYTES_MAX = 55 * MIB
 """Of one reply, as Kafka's ``fetch.max.bytes`` of brokers."""
-PARTITIONS_AT_ONCE = 250
-"""That are looked at before others get a turn."""
+LARGE_PARTITIONS = 5_000
+"""A reply that names more of them is put together in a thread."""
 BY_ID_FROM = 13
 """Version from which topics are named by their ids."""
 READ_COMMITTED = 1
 NO_OFFSET = -1
+_MISSING = frozenset({Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID})
 
 
 @dataclass(slots=True)
 class Fetched:
-    """What is said of one partition."""
+    """The answer for one partition."""
 
     partition: int
+    want: Wanted
     error: Exception | None = None
     hint: LeaderHint | None = None
     high_watermark: int = NO_OFFSET
     log_start: int = NO_OFFSET
     batches: Batches | None = None
     source: LocalPartition | None = None
+    readable_bytes: int = 0
+    """Bytes from the requested offset to ``counted_to``, up to the limit of the reply."""
+    counted_to: int = NO_OFFSET
 
     @property
     def has_records(self) -> bool:
         return self.batches is not None and self.batches.size > 0
 
     @property
-    def needs_reading(self) -> bool:
-        """Whether another look may find more. What came from files is not read again, and what is in memory is: nobody
-        has kept it since."""
-        if self.batches is not None and self.batches.size:
-            return not self.batches.from_files
-        return self.source is None or self.is_old
-
-    @property
     def is_old(self) -> bool:
         """Whether there may be more by now."""
         source = self.source
         return source is not None and (source.is_over or source.high_watermark != self.high_watermark)
+
+    @property
+    def ends_wait(self) -> bool:
+        """Whether the error is one that the client acts upon. A partition that does not exist does not end the wait of
+        the others: else a consumer that keeps one which was deleted asks without a pause."""
+        return self.error is not None and _code_of(self.error) not in _MISSING
+
+    def count(self) -> None:
+        """Count what was committed since the last call, without reading it."""
+        source, bytes_max = self.source, max(self.want.bytes_max, 1)
+        while source is not None and self.counted_to < source.high_watermark and self.readable_bytes < bytes_max:
+            entries = source.in_memory(self.counted_to, bytes_max - self.readable_bytes)
+            if entries is None:  # in files: much, or old enough to be sent
+                self.readable_bytes = REPLY_BYTES_MAX
+                return
+            self.readable_bytes += sum(len(entry.payload) for entry in entries)
+            self.counted_to = entries[-1].end_offset
+            if self.counted_to < source.high_watermark:  # whole frames stop short of the limit that is reached here
+                self.readable_bytes = max(self.readable_bytes, bytes_max)
 
 
 class FetchRoom:
@@ -87,61 +108,68 @@ class FetchRoom:
 
     async def fetch(self, request: Request) -> Reply:
         """Wait until there are ``min_bytes`` of records, or an error, or ``max_wait_ms`` are over, or the reply holds
-        up another one."""
+        up another one; then read, once. A Fetch that waits holds no records."""
         body, loop = request.body, asyncio.get_running_loop()
         try:
-            exchange = self._begin(request, loop.time())
+            exchange = await self._begin(request)
         except SessionRefused as refused:
             return fetch_reply(request.version, (), error_code=_OF_PROBLEM[refused.problem])
         deadline = loop.time() + min(max(body.max_wait_ms, 0) / 1000, WAIT_S_MAX)
+        bytes_max = min(max(body.max_bytes, 0), REPLY_BYTES_MAX)
         fetched: dict[PartitionKey, Fetched] = {}
+        for key, want in exchange.partitions.items():
+            fetched[key] = await self._look(key, want)
+            await request.turn.pause()
+        if body.max_wait_ms > 0:
+            await self._wait(request, fetched, FetchWait(max(body.min_bytes, 0), bytes_max), deadline)
         memory = self._memory.reply()
         try:
-            while True:
-                bytes_max = memory.reserve(min(max(body.max_bytes, 0), REPLY_BYTES_MAX))
-                size = await self._gather(exchange.partitions, fetched, bytes_max)
-                memory.hold(size)
-                is_enough = size >= max(body.min_bytes, 0) or any(f.error for f in fetched.values())
-                if is_enough or request.holds_up or not await _change(request, fetched, deadline):
-                    break
-            return _reply(request, exchange, fetched, memory)
+            memory.hold(await self._gather(fetched, memory.reserve(bytes_max), memory, request.turn))
+            return await _reply(request, exchange, fetched, memory)
         except BaseException:
             memory.release()
             raise
 
-    def _begin(self, request: Request, now: float) -> Exchange:
+    async def _begin(self, request: Request) -> Exchange:
         body = request.body
-        wanted = {
-            (key_of(topic.topic, topic.topic_id), part.partition): Wanted(
-                part.fetch_offset, part.partition_max_bytes, part.current_leader_epoch
-            )
-            for topic in body.topics
-            for part in topic.partitions
-        }
+        wanted: dict[PartitionKey, Wanted] = {}
+        for topic in body.topics:
+            key = key_of(topic.topic, topic.topic_id)
+            for part in topic.partitions:
+                wanted[key, part.partition] = Wanted(
+                    part.fetch_offset, part.partition_max_bytes, part.current_leader_epoch
+                )
+            await request.turn.pause()
         forgotten = [(key_of(t.topic, t.topic_id), p) for t in body.forgotten_topics_data for p in t.partitions]
+        now = asyncio.get_running_loop().time()
         return self._sessions.begin(
             body.session_id, body.session_epoch, wanted, forgotten, now, by_id=request.version >= BY_ID_FROM
         )
 
-    async def _gather(
-        self, wanted: Mapping[PartitionKey, Wanted], fetched: dict[PartitionKey, Fetched], bytes_max: int
-    ) -> int:
-        """Read what there is now, and what was read from files before; return the bytes."""
-        share = ReplyShare(bytes_max)
-        for known in fetched.values():
-            if known.batches is not None and known.batches.from_files:
-                share.took(known.batches.size)
-        for number, (key, want) in enumerate(wanted.items(), 1):
-            before = fetched.get(key)
-            if before is None or before.needs_reading:
-                fetched[key] = await self._read(key, want, share)
-            if number % PARTITIONS_AT_ONCE == 0:
-                await asyncio.sleep(0)
-        return share.taken
+    async def _wait(
+        self,
+        request: Request,
+        fetched: dict[PartitionKey, Fetched],
+        wait: FetchWait[PartitionKey],
+        deadline: float,
+    ) -> None:
+        """Return when the reply is worth to be sent, or has to be."""
+        poll = _Poll(request, fetched, wait)
+        try:
+            async with asyncio.timeout_at(deadline):
+                while not poll.is_over:
+                    await poll.changed()
+                    for key in poll.ended():  # the partition may have a successor here
+                        poll.replace(key, await self._look(key, fetched[key].want))
+        except TimeoutError:
+            return
+        finally:
+            poll.close()
 
-    async def _read(self, key: PartitionKey, want: Wanted, share: ReplyShare) -> Fetched:
+    async def _look(self, key: PartitionKey, want: Wanted) -> Fetched:
+        """Find the partition and check the offset, without reading."""
         name, index = key
-        said = Fetched(index)
+        said = Fetched(index, want)
         topic = None
         try:
             topic = self._partitions.topic(name)
@@ -149,18 +177,123 @@ class FetchRoom:
             said.source, said.high_watermark = partition, partition.high_watermark
             said.log_start = await partition.log_start()
             _check_offset(partition, want.offset, said.log_start)
-            if want.offset < said.high_watermark:
-                async with asyncio.timeout(READ_S_MAX):
-                    said.batches = await self._reader.read(partition, want.offset, want.bytes_max, share)
+            said.counted_to = want.offset
         except SeaweedMQError as error:
-            said.error, said.source = error, None
-            said.high_watermark = said.log_start = NO_OFFSET
-            said.hint = None if topic is None else self._partitions.hint(topic, index, error)
+            self._fail(said, topic, error)
+        return said
+
+    def _fail(self, said: Fetched, topic: PartitionedTopic | None, error: SeaweedMQError) -> None:
+        said.error, said.source = error, None
+        said.high_watermark = said.log_start = NO_OFFSET
+        said.hint = None if topic is None else self._partitions.hint(topic, said.partition, error)
+
+    async def _gather(
+        self, fetched: dict[PartitionKey, Fetched], bytes_max: int, memory: ReplyMemory, turn: Turn
+    ) -> int:
+        """Read what there is now; return the bytes."""
+        share = ReplyShare(bytes_max)
+        for key, said in fetched.items():
+            if said.is_old:
+                said = fetched[key] = await self._look(key, said.want)
+            if said.source is not None and said.want.offset < said.high_watermark:
+                await self._read(key, said, share, memory)
+            await turn.pause()
+        return share.taken
+
+    async def _read(self, key: PartitionKey, said: Fetched, share: ReplyShare, memory: ReplyMemory) -> None:
+        assert said.source is not None
+        topic = None
+        try:
+            topic = self._partitions.topic(key[0])
+            async with asyncio.timeout(READ_S_MAX):
+                said.batches = await self._reader.read(
+                    said.source, said.want.offset, said.want.bytes_max, share, memory
+                )
+        except SeaweedMQError as error:
+            self._fail(said, topic, error)
         except TimeoutError:
             said.error = Unavailable(
-                f"partition {index}: its files could not be read within {READ_S_MAX:g} s: ask again"
+                f"partition {said.partition}: its records could not be read within {READ_S_MAX:g} s, since the storage "
+                "is slow or slow consumers hold kafka_fetch_bytes_max: ask again"
             )
-        return said
+
+
+class _Poll:
+    """A Fetch that waits. Each commit of a partition is counted when it happens, and wakes no task but the last one."""
+
+    def __init__(self, request: Request, fetched: dict[PartitionKey, Fetched], wait: FetchWait[PartitionKey]) -> None:
+        self._request = request
+        self._fetched = fetched
+        self._wait = wait
+        self._woken = asyncio.Event()
+        self._listening: dict[PartitionKey, tuple[Signal, Callable[[], None]]] = {}
+        self._ended: set[PartitionKey] = set()
+        for key in fetched:
+            self._listen(key)
+        request.line.grown.listen(self._grown)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the reply is due: for an error, for enough records, for another reply behind it, or because no
+        partition is left that could get any."""
+        return (
+            self._request.holds_up
+            or self._wait.is_enough
+            or not self._listening
+            or any(said.ends_wait for said in self._fetched.values())
+        )
+
+    async def changed(self) -> None:
+        """Wait until something happened that may end the wait."""
+        await self._woken.wait()
+        self._woken.clear()
+
+    def ended(self) -> list[PartitionKey]:
+        """The partitions whose segments have ended since the last call."""
+        ended, self._ended = self._ended, set()
+        return [key for key in self._fetched if key in ended] if ended else []
+
+    def replace(self, key: PartitionKey, said: Fetched) -> None:
+        """A partition was looked up again."""
+        self._unlisten(key)
+        self._fetched[key] = said
+        self._listen(key)
+
+    def close(self) -> None:
+        """Listen to nothing."""
+        self._request.line.grown.unlisten(self._grown)
+        for key in tuple(self._listening):
+            self._unlisten(key)
+
+    def _listen(self, key: PartitionKey) -> None:
+        source = self._fetched[key].source
+        if source is None:
+            self._wait.count(key, 0)
+            return
+        heard = partial(self._committed, key)
+        self._listening[key] = source.changed, heard
+        source.changed.listen(heard)
+        heard()
+
+    def _unlisten(self, key: PartitionKey) -> None:
+        if key in self._listening:
+            signal, heard = self._listening.pop(key)
+            signal.unlisten(heard)
+
+    def _committed(self, key: PartitionKey) -> None:
+        said = self._fetched[key]
+        if said.source is not None and said.source.is_over:
+            self._ended.add(key)
+            self._woken.set()
+            return
+        said.count()
+        self._wait.count(key, said.readable_bytes)
+        if self._wait.is_enough:
+            self._woken.set()
+
+    def _grown(self) -> None:
+        if self._request.holds_up:
+            self._woken.set()
 
 
 def _check_offset(partition: LocalPartition, offset: int, log_start: int) -> None:
@@ -171,19 +304,6 @@ def _check_offset(partition: LocalPartition, offset: int, log_start: int) -> Non
         )
 
 
-async def _change(request: Request, fetched: Mapping[PartitionKey, Fetched], deadline: float) -> bool:
-    """Wait until a partition has more than was seen of it, or the client asks something else. False: not before the
-    deadline."""
-    if any(f.is_old for f in fetched.values()):
-        return asyncio.get_running_loop().time() < deadline
-    try:
-        async with asyncio.timeout_at(deadline):
-            await request.line.grown.wait(*(f.source.changed for f in fetched.values() if f.source is not None))
-    except TimeoutError:
-        return False
-    return True
-
-
 _OF_PROBLEM = {
     SessionProblem.UNKNOWN: Code.FETCH_SESSION_ID_NOT_FOUND,
     SessionProblem.EPOCH: Code.INVALID_FETCH_SESSION_EPOCH,
@@ -191,16 +311,21 @@ _OF_PROBLEM = {
 }
 
 
-def _reply(request: Request, exchange: Exchange, fetched: Mapping[PartitionKey, Fetched], memory: ReplyMemory) -> Reply:
+async def _reply(
+    request: Request, exchange: Exchange, fetched: Mapping[PartitionKey, Fetched], memory: ReplyMemory
+) -> Reply:
     topics: dict[str | bytes, list[FetchedPartition]] = {}
-    hints = []
+    hints, count = [], 0
     for key, said in fetched.items():
         told = Told(said.high_watermark, said.log_start)
         if exchange.settle(key, told, has_records=said.has_records, has_error=said.error is not None):
             topics.setdefault(key[0], []).append(_partition(said, request.body.isolation_level))
+            count += 1
             if said.hint is not None:
                 hints.append(said.hint)
-    return fetch_reply(
+        await request.turn.pause()
+    make = partial(
+        fetch_reply,
         request.version,
         [
             FetchedTopic(name=key, partitions=parts)
@@ -212,6 +337,7 @@ def _reply(request: Request, exchange: Exchange, fetched: Mapping[PartitionKey, 
         endpoints=endpoints(hints),
         sent=memory.release,
     )
+    return make() if count < LARGE_PARTITIONS else await asyncio.to_thread(make)
 
 
 def _partition(said: Fetched, isolation_level: int) -> FetchedPartition:

@@ -30,10 +30,11 @@ class CoordinatorRoom:
         body = request.body
         if request.version < MANY_KEYS_FROM:
             return await self._told(FindCoordinatorResponse, body.key, body.key_type)
-        make = FindCoordinatorResponse.Coordinator
-        return FindCoordinatorResponse(
-            coordinators=[await self._told(make, key, body.key_type, key=key) for key in body.coordinator_keys]
-        )
+        make, coordinators = FindCoordinatorResponse.Coordinator, []
+        for key in body.coordinator_keys:
+            coordinators.append(await self._told(make, key, body.key_type, key=key))
+            await request.turn.pause()
+        return FindCoordinatorResponse(coordinators=coordinators)
 
     async def _told(self, make: Any, group: str, key_type: int, **more: str) -> Any:
         try:

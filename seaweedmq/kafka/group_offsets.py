@@ -1,8 +1,8 @@
 """Requests about the offsets that groups have committed."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from seaweedmq.core.kafka.classic_events import (
     Commit,
@@ -10,6 +10,7 @@ from seaweedmq.core.kafka.classic_events import (
     DeleteOffsets,
     DeleteOffsetsReply,
     OffsetToCommit,
+    Partition,
 )
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.kafka.coordinators import Coordinators
@@ -26,6 +27,7 @@ from seaweedmq.kafka.wire.messages import (
     Request,
 )
 from seaweedmq.model.kafka_groups import OffsetValue
+from seaweedmq.runtime.turns import Turn
 
 MANY_GROUPS_FROM, NAMED_ERRORS_FROM = 8, 9
 NOT_SETTLED_IN, NOT_SETTLED_FROM = 7, 9
@@ -36,6 +38,8 @@ ASKED_ANEW = -1_000
 changed meanwhile, begins where ``auto.offset.reset`` says if it is -1, and asks anew if it is this, its own
 ``RD_KAFKA_OFFSET_STORED``."""
 ELSEWHERE = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS})
+AT_ONCE = 250
+"""Partitions of a group that are one event of its state: each costs some 60 us to commit."""
 UNKNOWN = int(Code.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -56,14 +60,31 @@ class GroupOffsetsRoom:
 
     # --- commit -------------------------------------------------------------------------------------------------------
 
-    def commit(self, request: Request) -> "asyncio.Future[Reply]":
-        """OffsetCommit: of partitions that there are."""
+    def commit(self, request: Request) -> Awaitable[Reply]:
+        """OffsetCommit: of partitions that exist. Many are committed in parts, so that others have their turns."""
+        topics, version = request.body.topics, request.version
+        if sum(len(topic.partitions) + 1 for topic in topics) > AT_ONCE:
+            return self._commit_in_parts(request)
+        return self._commit(request, topics, lambda said: commit_reply(version, said))
+
+    async def _commit_in_parts(self, request: Request) -> Reply:
+        parts, answers = [], []
+        for part in _parts(request.body.topics):
+            parts.append(part)
+            answers.append(self._commit(request, part, list))
+            await request.turn.pause()
+        said = _joined(parts, await asyncio.gather(*answers))
+        return commit_reply(request.version, said)
+
+    def _commit(
+        self, request: Request, topics: Sequence[Any], reply_of: Callable[[list[TopicErrors]], Any]
+    ) -> "asyncio.Future[Any]":
         body, version = request.body, request.version
         shard = self._coordinators.shard_of(body.group_id)
-        counts = [self._count(topic.name) for topic in body.topics]
+        counts = [self._count(topic.name) for topic in topics]
         topic_ids = [
             self._coordinators.topic_ids.known(topic.name) if n else None
-            for topic, n in zip(body.topics, counts, strict=True)
+            for topic, n in zip(topics, counts, strict=True)
         ]
         offsets = tuple(
             OffsetToCommit(
@@ -74,17 +95,17 @@ class GroupOffsetsRoom:
                 metadata=each.committed_metadata or "",
                 topic_id=topic_id,
             )
-            for topic, count, topic_id in zip(body.topics, counts, topic_ids, strict=True)
+            for topic, count, topic_id in zip(topics, counts, topic_ids, strict=True)
             for each in topic.partitions
             if 0 <= each.partition_index < count
         )
 
-        def reply_of(reply: CommitReply) -> Reply:
-            return commit_reply(version, _with_errors(body.topics, counts, reply.errors))
+        def said_of(reply: CommitReply) -> Any:
+            return reply_of(_with_errors(topics, counts, reply.errors))
 
         if not offsets:
-            answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-            answer.set_result(reply_of(CommitReply(token=0, errors=())))
+            answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            answer.set_result(said_of(CommitReply(token=0, errors=())))
             return answer
         return shard.ask(
             lambda token: Commit(
@@ -97,7 +118,7 @@ class GroupOffsetsRoom:
                 offsets=offsets,
                 is_v9=version >= NAMED_ERRORS_FROM,
             ),
-            reply_of,
+            said_of,
         )
 
     def _count(self, topic: str) -> int:
@@ -121,39 +142,39 @@ class GroupOffsetsRoom:
         """
         body = request.body
         if request.version >= MANY_GROUPS_FROM:
-            return OffsetFetchResponse(groups=[await self._of_group(group, request.version) for group in body.groups])
+            return OffsetFetchResponse(groups=[await self._of_group(group, request) for group in body.groups])
         make = OffsetFetchResponse.OffsetFetchResponseTopic
         of_each = make.OffsetFetchResponsePartition
         try:
-            committed = await self._committed(body.group_id, body.topics)
+            committed = await self._committed(body.group_id, body.topics, request.turn)
         except SeaweedMQError as error:
             code = code_of(error, place=Place.COORDINATOR)
             if code not in ELSEWHERE or request.version != NOT_SETTLED_IN or not body.require_stable:
                 raise
             return OffsetFetchResponse(topics=_not_settled(make, of_each, body.topics), error_code=code)
-        return OffsetFetchResponse(topics=_with_offsets(make, of_each, committed))
+        return OffsetFetchResponse(topics=await _with_offsets(make, of_each, committed, request.turn))
 
-    async def _of_group(self, group: Any, version: int) -> Any:
+    async def _of_group(self, group: Any, request: Request) -> Any:
         make = OffsetFetchResponse.OffsetFetchResponseGroup
         of_topic = make.OffsetFetchResponseTopics
         of_each = of_topic.OffsetFetchResponsePartitions
         try:
-            committed = await self._committed(group.group_id, group.topics)
+            committed = await self._committed(group.group_id, group.topics, request.turn)
         except SeaweedMQError as error:
             code = code_of(error, place=Place.COORDINATOR)
-            is_told = code in ELSEWHERE and version >= NOT_SETTLED_FROM
+            is_told = code in ELSEWHERE and request.version >= NOT_SETTLED_FROM
             topics = _not_settled(of_topic, of_each, group.topics) if is_told else []
             return make(group_id=group.group_id, topics=topics, error_code=code)
-        return make(group_id=group.group_id, topics=_with_offsets(of_topic, of_each, committed))
+        topics = await _with_offsets(of_topic, of_each, committed, request.turn)
+        return make(group_id=group.group_id, topics=topics)
 
     async def _committed(
-        self, group: str, topics: Sequence[Any] | None
+        self, group: str, topics: Sequence[Any] | None, turn: Turn
     ) -> Mapping[str, Sequence[tuple[int, OffsetValue | None]]]:
         """By topic; ``topics`` None: whatever there is."""
         asked = None if topics is None else [(t.name, number) for t in topics for number in t.partition_indexes]
         try:
-            found = await self._coordinators.shard_of(group).look(lambda state: state.offsets(group, asked))
-            found = await self._coordinators.topic_ids.without_deleted(found)
+            found = await self._seen(group, asked, turn)
         except Unavailable as error:
             # COORDINATOR_NOT_AVAILABLE, which it is, ends a consumer of Java up to 3.8 and of aiokafka when it is said
             # here; with this one they look for the coordinator.
@@ -161,7 +182,19 @@ class GroupOffsetsRoom:
         by_topic: dict[str, list[tuple[int, OffsetValue | None]]] = {}
         for topic, number in sorted(found) if asked is None else asked:
             by_topic.setdefault(topic, []).append((number, found.get((topic, number))))
+            await turn.pause()
         return by_topic
+
+    async def _seen(self, group: str, asked: Sequence[Partition] | None, turn: Turn) -> Mapping[Partition, OffsetValue]:
+        shard, found = self._coordinators.shard_of(group), dict[Partition, OffsetValue]()
+        if asked is None:
+            found = dict(await shard.look(lambda state: state.offsets(group, None)))
+        else:
+            for first in range(0, max(len(asked), 1), AT_ONCE):  # also for none: the coordinator is checked
+                part = asked[first : first + AT_ONCE]
+                found |= await shard.look(lambda state, part=part: state.offsets(group, part))  # type: ignore[misc]
+                await turn.pause()
+        return await self._coordinators.topic_ids.without_deleted(found)
 
     # --- delete -------------------------------------------------------------------------------------------------------
 
@@ -170,27 +203,75 @@ class GroupOffsetsRoom:
         body = request.body
         if not body.group_id:
             raise KafkaRefusal(Code.INVALID_GROUP_ID, "a group has a name: name the one whose offsets are to go")
-        counts = [self._count(topic.name) for topic in body.topics]
-        partitions = tuple(
-            (topic.name, each.partition_index)
-            for topic, count in zip(body.topics, counts, strict=True)
-            for each in topic.partitions
-            if 0 <= each.partition_index < count
-        )
-        reply = await self._coordinators.shard_of(body.group_id).ask(
-            lambda token: DeleteOffsets(token, body.group_id, partitions)
-        )
-        assert isinstance(reply, DeleteOffsetsReply)
-        if reply.error:
-            return OffsetDeleteResponse(error_code=reply.error)
         make = OffsetDeleteResponse.OffsetDeleteResponseTopic
         of_each = make.OffsetDeleteResponsePartition
+        parts, said = [], []
+        for part in _parts(body.topics):
+            error, of_part = await self._delete(body.group_id, part)
+            if error:
+                return OffsetDeleteResponse(error_code=error)
+            parts.append(part)
+            said.append(of_part)
+            await request.turn.pause()
         return OffsetDeleteResponse(
             topics=[
                 make(name=name, partitions=[of_each(partition_index=n, error_code=error) for n, error in partitions])
-                for name, partitions in _with_errors(body.topics, counts, reply.errors)
+                for name, partitions in _joined(parts, said)
             ]
         )
+
+    async def _delete(self, group: str, topics: Sequence[Any]) -> tuple[int, list[TopicErrors]]:
+        """The error of the group, and those of its partitions."""
+        counts = [self._count(topic.name) for topic in topics]
+        partitions = tuple(
+            (topic.name, each.partition_index)
+            for topic, count in zip(topics, counts, strict=True)
+            for each in topic.partitions
+            if 0 <= each.partition_index < count
+        )
+        reply = await self._coordinators.shard_of(group).ask(lambda token: DeleteOffsets(token, group, partitions))
+        assert isinstance(reply, DeleteOffsetsReply)
+        return reply.error, [] if reply.error else _with_errors(topics, counts, reply.errors)
+
+
+class _Part(NamedTuple):
+    """Some partitions of a topic that a request names."""
+
+    name: str
+    partitions: Sequence[Any]
+    is_rest: bool
+    """Whether the partitions before these are in an earlier part."""
+
+
+def _parts(topics: Sequence[Any]) -> Iterator[list[_Part]]:
+    """The topics of a request, in lists of about ``AT_ONCE`` partitions. One list at least."""
+    part: list[_Part] = []
+    left = AT_ONCE
+    for topic in topics:
+        partitions, first = topic.partitions, 0
+        while True:
+            some = partitions[first : first + max(left, 1)]
+            part.append(_Part(topic.name, some, is_rest=first > 0))
+            first, left = first + len(some), left - len(some) - 1
+            if left <= 0:
+                yield part
+                part, left = [], AT_ONCE
+            if first >= len(partitions):
+                break
+    if part or not topics:
+        yield part
+
+
+def _joined(parts: Iterable[Sequence[_Part]], said: Iterable[Sequence[TopicErrors]]) -> list[TopicErrors]:
+    """The errors of all parts, those of each topic of the request together."""
+    joined: list[tuple[str, list[tuple[int, int]]]] = []
+    for part, of_part in zip(parts, said, strict=True):
+        for topic, (name, errors) in zip(part, of_part, strict=True):
+            if topic.is_rest:
+                joined[-1][1].extend(errors)
+            else:
+                joined.append((name, list(errors)))
+    return list(joined)
 
 
 def _with_errors(topics: Sequence[Any], counts: Sequence[int], errors: Iterable[int]) -> list[TopicErrors]:
@@ -205,13 +286,14 @@ def _with_errors(topics: Sequence[Any], counts: Sequence[int], errors: Iterable[
     ]
 
 
-def _with_offsets(
-    make_topic: Any, make: Any, committed: Mapping[str, Sequence[tuple[int, OffsetValue | None]]]
+async def _with_offsets(
+    make_topic: Any, make: Any, committed: Mapping[str, Sequence[tuple[int, OffsetValue | None]]], turn: Turn
 ) -> list[Any]:
-    return [
-        make_topic(
-            name=topic,
-            partitions=[
+    topics = []
+    for topic, partitions in committed.items():
+        made = []
+        for number, value in partitions:
+            made.append(
                 make(partition_index=number, committed_offset=NO_OFFSET, metadata="")
                 if value is None
                 else make(
@@ -220,11 +302,10 @@ def _with_offsets(
                     committed_leader_epoch=value.leader_epoch,
                     metadata=value.metadata,
                 )
-                for number, value in partitions
-            ],
-        )
-        for topic, partitions in committed.items()
-    ]
+            )
+            await turn.pause()
+        topics.append(make_topic(name=topic, partitions=made))
+    return topics
 
 
 def _not_settled(make_topic: Any, make: Any, topics: Sequence[Any] | None) -> list[Any]:

@@ -74,7 +74,7 @@ class GroupRoom:
         _check_texts(body)
         client_id = request.client_id[:CLIENT_ID_LENGTH_MAX]
         named = body.rebalance_timeout_ms if request.version >= REBALANCE_TIMEOUT_FROM else -1
-        reply = await self._coordinators.shard_of(_named(body.group_id)).ask(
+        answer = self._coordinators.shard_of(_named(body.group_id)).ask(
             lambda token: Join(
                 token=token,
                 group=body.group_id,
@@ -92,6 +92,8 @@ class GroupRoom:
                 reason=body.reason or "",
             )
         )
+        request.settle()
+        reply = await answer
         assert isinstance(reply, JoinReply)
         return JoinGroupResponse(
             error_code=reply.error,
@@ -112,7 +114,7 @@ class GroupRoom:
     async def sync(self, request: Request) -> Reply:
         """SyncGroup. Waits for the leader's, as long as the coordinator's timers say."""
         body = request.body
-        reply = await self._coordinators.shard_of(_named(body.group_id)).ask(
+        answer = self._coordinators.shard_of(_named(body.group_id)).ask(
             lambda token: Sync(
                 token=token,
                 group=body.group_id,
@@ -124,6 +126,8 @@ class GroupRoom:
                 assignments={each.member_id: bytes(each.assignment) for each in body.assignments},
             )
         )
+        request.settle()
+        reply = await answer
         assert isinstance(reply, SyncReply)
         return SyncGroupResponse(
             error_code=reply.error,
@@ -181,9 +185,11 @@ class GroupRoom:
     async def describe(self, request: Request) -> Reply:
         """DescribeGroups: each by itself, since some may be elsewhere."""
         operations = set(GROUP_OPERATIONS) if request.body.include_authorized_operations else None
-        return DescribeGroupsResponse(
-            groups=[await self._described(group, operations, request.version) for group in request.body.groups]
-        )
+        groups = []
+        for group in request.body.groups:
+            groups.append(await self._described(group, operations, request.version))
+            await request.turn.pause()
+        return DescribeGroupsResponse(groups=groups)
 
     async def _described(self, group: str, operations: set[int] | None, version: int) -> Reply:
         make = DescribeGroupsResponse.DescribedGroup
@@ -228,27 +234,27 @@ class GroupRoom:
                 groups += await shard.look(lambda state: state.groups())
             except StaleMetadata:
                 continue  # it is elsewhere by now, where the client asks, too
-        return ListGroupsResponse(
-            groups=[
-                ListGroupsResponse.ListedGroup(
+            await request.turn.pause()
+        listed = []
+        for group in groups:
+            if (not states or group.state.value.lower() in states) and (not types or CLASSIC in types):
+                made = ListGroupsResponse.ListedGroup(
                     group_id=group.group,
                     protocol_type=group.protocol_type,
                     group_state=group.state.value,
                     group_type=CLASSIC,
                 )
-                for group in groups
-                if (not states or group.state.value.lower() in states) and (not types or CLASSIC in types)
-            ]
-        )
+                listed.append(made)
+            await request.turn.pause()
+        return ListGroupsResponse(groups=listed)
 
     async def delete(self, request: Request) -> Reply:
         """DeleteGroups: each by itself."""
-        return DeleteGroupsResponse(
-            results=[
-                DeleteGroupsResponse.DeletableGroupResult(group_id=group, error_code=await self._deleted(group))
-                for group in request.body.groups_names
-            ]
-        )
+        make, results = DeleteGroupsResponse.DeletableGroupResult, []
+        for group in request.body.groups_names:
+            results.append(make(group_id=group, error_code=await self._deleted(group)))
+            await request.turn.pause()
+        return DeleteGroupsResponse(results=results)
 
     async def _deleted(self, group: str) -> int:
         try:

@@ -111,14 +111,14 @@ class InventoryRoom:
 
     async def describe_producers(self, request: Request) -> Reply:
         """Who produces to partitions that are led here, as far as it is remembered."""
-        result = DescribeProducersResponse.TopicResponse
-        return DescribeProducersResponse(
-            throttle_time_ms=0,
-            topics=[
-                result(name=topic.name, partitions=[self._active(topic.name, p) for p in topic.partition_indexes])
-                for topic in request.body.topics
-            ],
-        )
+        result, topics = DescribeProducersResponse.TopicResponse, []
+        for topic in request.body.topics:
+            partitions = []
+            for number in topic.partition_indexes:
+                partitions.append(self._active(topic.name, number))
+                await request.turn.pause()
+            topics.append(result(name=topic.name, partitions=partitions))
+        return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
 
     def _active(self, name: str, partition: int) -> Any:
         result = DescribeProducersResponse.TopicResponse.PartitionResponse

@@ -45,25 +45,25 @@ class OffsetsRoom:
         deadline = asyncio.get_running_loop().time() + min(timeout_s, TIMEOUT_S)
         make = ListOffsetsResponse.ListOffsetsTopicResponse
         times = Counter((t.name, part.partition_index) for t in body.topics for part in t.partitions)
-        topics = [
-            make(
-                name=t.name,
-                partitions=[
-                    await self._listed(t.name, part, deadline, request.version, times[t.name, part.partition_index])
-                    for part in {part.partition_index: part for part in t.partitions}.values()
-                ],
-            )
-            for t in body.topics
-        ]
+        topics = []
+        for t in body.topics:
+            partitions = []
+            for number, part in {part.partition_index: part for part in t.partitions}.items():
+                partitions.append(await self._listed(t.name, part, deadline, request.version, times[t.name, number]))
+                await request.turn.pause()
+            topics.append(make(name=t.name, partitions=partitions))
         return ListOffsetsResponse(throttle_time_ms=0, topics=topics)
 
     async def leader_epochs(self, request: Request) -> Reply:
         """Where epochs of leaders ended, so that a consumer sees whether what it read was cut off."""
         make = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
-        topics = [
-            make(topic=t.topic, partitions=[self._epoch_end(t.topic, part) for part in t.partitions])
-            for t in request.body.topics
-        ]
+        topics = []
+        for t in request.body.topics:
+            partitions = []
+            for part in t.partitions:
+                partitions.append(self._epoch_end(t.topic, part))
+                await request.turn.pause()
+            topics.append(make(topic=t.topic, partitions=partitions))
         return OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=topics)
 
     async def _listed(self, name: str, part: Any, deadline: float, version: int, times: int) -> Any:

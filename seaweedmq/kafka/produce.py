@@ -6,9 +6,18 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from seaweedmq.broker.local import LocalBroker, LocalPartition
-from seaweedmq.codec.kafka.batch import CheckedBatch, check_batch, frame_of_batch, with_append_time
+from seaweedmq.codec.frame import HEADER_BYTES as FRAME_HEADER_BYTES
+from seaweedmq.codec.kafka.batch import (
+    ALIGNMENT,
+    CALENDAR_MS,
+    CheckedBatch,
+    check_batch,
+    frame_of_batch,
+    with_append_time,
+)
 from seaweedmq.codec.kafka.compression import NONE
 from seaweedmq.codec.kafka.header import read_header
+from seaweedmq.codec.kafka.records import HEADERS_OF_RECORD_MAX, TooManyHeaders
 from seaweedmq.codec.kafka.refusals import BatchRefused, Refusal
 from seaweedmq.core.kafka.refused_sequences import RefusedSequences
 from seaweedmq.errors import (
@@ -16,6 +25,7 @@ from seaweedmq.errors import (
     DuplicateSequence,
     Fenced,
     OutOfOrderSequence,
+    ResourceExhausted,
     SeaweedMQError,
     Unavailable,
     fresh,
@@ -30,18 +40,38 @@ from seaweedmq.model.config import MIB
 from seaweedmq.model.frames import Frames
 from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.topic_settings import TimestampType, TopicSettings
+from seaweedmq.runtime.later import Later
 from seaweedmq.runtime.one_at_a_time import OneAtATime
 
 TIMEOUT_S_MAX = 300.0
 """A client may ask for less."""
+ROOM_S_MIN = 1.0
+"""Shortest wait for room for a batch. ``timeout_ms`` is the time that a client gives to other replicas, as little as 0;
+what this broker does alone takes none of it in Apache Kafka."""
+ALONE_S_MIN = 30.0
+"""Shortest wait for a batch that no other replica has to hold: it is appended, and after an error clients repeat it."""
 QUICK_BYTES, QUICK_RECORDS = 2 * MIB, 2_500
 """A batch that is not compressed and no larger is checked at once, within a millisecond or two. Others are checked in a
 thread, for nobody is to wait for what somebody else packed; that costs about as much again (of 1 MB of 1 KB, a quarter
 of all that the broker does for it)."""
+QUICK_HEADERS = 1_000
+"""Headers of a record that is checked at once: each takes a microsecond."""
 MESSAGE_BYTES_MAX = 1_048_588
 """``max.message.bytes`` where a topic has none: Kafka's."""
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 NO_TIME = -1
+_SENT_AGAIN = frozenset(
+    {
+        Code.UNKNOWN_TOPIC_OR_PARTITION,
+        Code.UNKNOWN_TOPIC_ID,
+        Code.NOT_LEADER_OR_FOLLOWER,
+        Code.REQUEST_TIMED_OUT,
+        Code.NOT_ENOUGH_REPLICAS,
+        Code.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Errors after which clients send the same batch again. With any other one it is lost, and its client continues with
+the next."""
 
 
 class _Appended(NamedTuple):
@@ -100,12 +130,21 @@ class ProduceRoom:
         body = request.body
         if body.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
             raise KafkaRefusal(Code.INVALID_REQUIRED_ACKS, f"acks={body.acks}: give 0, 1 or -1, which means all")
-        deadline = asyncio.get_running_loop().time() + min(max(body.timeout_ms, 0) / 1000, TIMEOUT_S_MAX)
-        topics = [
-            (wanted, [await self._append(request, wanted, part, deadline) for part in wanted.partition_data])
-            for wanted in body.topic_data
-        ]
-        return self._silence(topics) if body.acks == ACKS_NONE else self._reply(request.version, topics, deadline)
+        began = asyncio.get_running_loop().time()
+        timeout_s = min(max(body.timeout_ms, 0) / 1000, TIMEOUT_S_MAX)
+        room_by = began + max(timeout_s, ROOM_S_MIN)
+        topics = []
+        for wanted in body.topic_data:
+            outcomes = []
+            for part in wanted.partition_data:
+                outcomes.append(await self._append(request, wanted, part, room_by))
+                await request.turn.pause()
+            topics.append((wanted, outcomes))
+        if body.acks == ACKS_NONE:
+            return Later(partial(self._silence, topics))
+        alone_by = began + max(timeout_s, ALONE_S_MIN)
+        due = alone_by if body.acks == ACKS_LEADER else began + timeout_s
+        return Later(partial(self._reply, request.version, topics, alone_by, due))
 
     async def _silence(self, topics: Sequence[tuple[Any, Sequence[_Appended | _Failed]]]) -> None:
         """For who wants to hear of nothing, and sees from the end of its connection that something failed."""
@@ -119,7 +158,8 @@ class ProduceRoom:
         records: Frames = part.records if part.records is not None else b""
         key = key_of(wanted.name, wanted.topic_id)
         sequence = _Sequence.of(request.connection, key, part.index, records)
-        is_behind = sequence is not None and self._refused.is_behind(sequence.who, sequence.epoch, sequence.first)
+        now = asyncio.get_running_loop().time()
+        is_behind = sequence is not None and self._refused.is_behind(sequence.who, sequence.epoch, sequence.first, now)
         try:
             topic = self._partitions.topic(key)
             async with asyncio.timeout_at(deadline):
@@ -137,9 +177,8 @@ class ProduceRoom:
             failed = _Failed(part.index, error, hint)
         except TimeoutError:
             failed = _Failed(part.index, DeadlineExceeded(f"{wanted.name}: no room for the batch within timeout_ms"))
-        is_judged = is_behind or isinstance(failed.error, DuplicateSequence | OutOfOrderSequence)
-        if sequence is not None and not is_judged:
-            self._refused.refuse(sequence.who, sequence.epoch, sequence.first)
+        if sequence is not None and not is_behind and _code(failed.error) in _SENT_AGAIN:
+            self._refused.refuse(sequence.who, sequence.epoch, sequence.first, now)
         return failed
 
     async def _append_to(
@@ -164,42 +203,65 @@ class ProduceRoom:
                 f"min.insync.replicas={settings.insync_replicas_min} for acks=all: retry when brokers are back",
             )
         data = records
-        checked = await self._checked(data, settings)
+        has_own_time = settings.timestamp_type is TimestampType.CREATE_TIME
+        checked = await self._checked(data, settings, self._times_ms(settings) if has_own_time else CALENDAR_MS)
         if checked.header.base_offset != 0:
             raise BatchRefused(
                 Refusal.INVALID_RECORD,
                 f"a batch begins at offset {checked.header.base_offset}: send 0, it is the broker that gives offsets",
             )
         append_time_ms = NO_TIME
-        if settings.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        if not has_own_time:
             append_time_ms = self._local.env.wall_us() // 1000
             data, checked = with_append_time(data, checked, append_time_ms)
-        else:
-            _check_times(checked, settings, self._local.clock.span_us())
         ack = await partition.append(frame_of_batch(data, partition.partition, checked), may_begin=may_begin)
         return _Appended(index, topic, partition, ack, append_time_ms)
 
-    async def _checked(self, data: Frames, settings: TopicSettings) -> CheckedBatch:
-        bytes_max = settings.message_bytes_max
-        check = partial(
-            check_batch,
-            data,
-            unpacked_bytes_max=self._local.config.kafka_unpacked_bytes_max,
-            compacted=settings.compacts,
-            bytes_max=MESSAGE_BYTES_MAX if bytes_max is None else bytes_max,
-        )
+    def _times_ms(self, settings: TopicSettings) -> tuple[int, int]:
+        """Earliest and latest time of a record that a topic takes.
+
+        Clients do not send again what is refused for its time, and librdkafka stores the batches behind it twice if
+        they were stored and not acknowledged. So a clock that has just been set refuses nothing that it would have
+        taken before (``core.clock_doubt``).
+        """
+        earliest_ms, latest_ms = (us // 1000 for us in self._local.clock.span_us())
+        return earliest_ms - settings.behind_max_ms, latest_ms + settings.ahead_max_ms
+
+    async def _checked(self, data: Frames, settings: TopicSettings, times_ms: tuple[int, int]) -> CheckedBatch:
+        config = self._local.config
+        bytes_max = MESSAGE_BYTES_MAX if settings.message_bytes_max is None else settings.message_bytes_max
+
+        def check(record_headers_max: int = HEADERS_OF_RECORD_MAX) -> CheckedBatch:
+            return check_batch(
+                data,
+                unpacked_bytes_max=config.kafka_unpacked_bytes_max,
+                compacted=settings.compacts,
+                bytes_max=min(bytes_max, config.frame_bytes_max - FRAME_HEADER_BYTES - ALIGNMENT),
+                times_ms=times_ms,
+                record_headers_max=record_headers_max,
+            )
+
         header = read_header(data)
         if header.compression == NONE and len(data) <= QUICK_BYTES and header.record_count <= QUICK_RECORDS:
-            return check()
+            try:
+                return check(QUICK_HEADERS)
+            except BatchRefused as error:
+                if not isinstance(error.__cause__, TooManyHeaders):
+                    raise
         return await self._unpacking.run(check)  # what is unpacked is not counted, there is one of it
 
     async def _reply(
-        self, version: int, topics: Sequence[tuple[Any, Sequence[_Appended | _Failed]]], deadline: float
+        self,
+        version: int,
+        topics: Sequence[tuple[Any, Sequence[_Appended | _Failed]]],
+        alone_by: float,
+        replicated_by: float,
     ) -> Reply:
+        """Wait for commits: until ``replicated_by`` where other replicas are waited for, else until ``alone_by``."""
         hints: list[LeaderHint] = []
         said = []
         for wanted, outcomes in topics:
-            settled = [await self._settle(outcome, deadline) for outcome in outcomes]
+            settled = [await self._settle(outcome, alone_by, replicated_by) for outcome in outcomes]
             hints += [s.hint for s in settled if isinstance(s, _Failed) and s.hint is not None]
             key, parts = key_of(wanted.name, wanted.topic_id), [_said(s) for s in settled]
             said.append(
@@ -209,12 +271,13 @@ class ProduceRoom:
             )
         return produce_reply(version, said, endpoints=endpoints(hints))
 
-    async def _settle(self, outcome: _Appended | _Failed, deadline: float) -> _Appended | _Failed:
-        """What became of an appended batch: committed, or why not in time."""
+    async def _settle(self, outcome: _Appended | _Failed, alone_by: float, replicated_by: float) -> _Appended | _Failed:
+        """Whether an appended batch is committed, or why it was not in time."""
         if isinstance(outcome, _Failed) or outcome.ack.end_offset <= outcome.partition.high_watermark:
             return outcome
+        is_alone = len(outcome.partition.segment.replicas) == 1
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout_at(alone_by if is_alone else replicated_by):
                 await outcome.partition.committed(outcome.ack.end_offset)
         except SeaweedMQError as error:
             return _Failed(outcome.number, error, self._partitions.hint(outcome.topic, outcome.number, error))
@@ -230,38 +293,20 @@ def _behind(error: SeaweedMQError) -> SeaweedMQError:
     return error
 
 
-def _check_times(checked: CheckedBatch, settings: TopicSettings, span_us: tuple[int, int]) -> None:
-    """Raise BatchRefused if a record's time is too far from the broker's. -1 stands for a record without a time.
-
-    Clients do not send such a batch again, and librdkafka stores the batches behind it twice if they were stored and
-    not acknowledged. So a clock that has just been set refuses nothing that it would have taken before
-    (``core.clock_doubt``).
-
-    Args:
-        span_us: the earliest and the latest time that it may be.
-    """
-    lowest_ms, highest_ms = checked.timestamp_min_us // 1000, checked.timestamp_max_us // 1000
-    earliest_ms, latest_ms = (us // 1000 for us in span_us)
-    if highest_ms - latest_ms > settings.ahead_max_ms or (
-        lowest_ms != NO_TIME and earliest_ms - lowest_ms > settings.behind_max_ms
-    ):
-        raise BatchRefused(
-            Refusal.INVALID_TIMESTAMP,
-            f"times from {lowest_ms} to {highest_ms} ms, and it is {latest_ms}: the topic takes those up to "
-            f"{settings.ahead_max_ms} ms ahead (message.timestamp.after.max.ms) and {settings.behind_max_ms} behind",
-        )
-
-
 def _said(outcome: _Appended | _Failed) -> ProducedPartition:
     if isinstance(outcome, _Appended):
         return ProducedPartition(
-            index=outcome.number, base_offset=outcome.ack.base_offset, log_append_time_ms=outcome.append_time_ms
+            index=outcome.number,
+            base_offset=outcome.ack.base_offset,
+            log_append_time_ms=outcome.append_time_ms,
+            log_start_offset=outcome.partition.known_log_start(),
         )
-    hint = outcome.hint
+    hint, error = outcome.hint, outcome.error
     return ProducedPartition(
         index=outcome.number,
-        error_code=_code(outcome.error),
-        error_message=str(outcome.error),
+        error_code=_code(error),
+        record_errors=error.records if isinstance(error, BatchRefused) else (),
+        error_message=str(error),
         leader_id=-1 if hint is None else hint.node.id,
         leader_epoch=-1 if hint is None else hint.epoch,
     )
@@ -269,6 +314,9 @@ def _said(outcome: _Appended | _Failed) -> ProducedPartition:
 
 def _code(error: Exception) -> int:
     match error:
+        case ResourceExhausted():
+            # Not REQUEST_TIMED_OUT: clients would send it again in silence until their delivery timeout.
+            return Code.POLICY_VIOLATION
         case BatchRefused():
             return Code[error.refusal.name]
         case OutOfOrderSequence():

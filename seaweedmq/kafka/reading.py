@@ -8,6 +8,7 @@ from seaweedmq.codec.kafka.header import batch_bytes, patched_head, read_header
 from seaweedmq.core.kafka.fetch_plan import ReplyShare
 from seaweedmq.errors import Corrupt, DataLoss
 from seaweedmq.kafka.cursors import Cursor, CursorKey, Cursors
+from seaweedmq.kafka.fetch_memory import ReplyMemory
 from seaweedmq.kafka.reencode import Reencoder
 
 
@@ -20,8 +21,6 @@ class Batches:
     buffers: list[bytes | memoryview] = field(default_factory=list)
     size: int = 0
     """Bytes."""
-    from_files: bool = False
-    """Whether it was read from files, and should not be read again."""
 
 
 class PartitionReader:
@@ -31,9 +30,11 @@ class PartitionReader:
         self._cursors = cursors
         self._reencoder = reencoder
 
-    async def read(self, partition: LocalPartition, offset: int, bytes_max: int, share: ReplyShare) -> Batches:
+    async def read(
+        self, partition: LocalPartition, offset: int, bytes_max: int, share: ReplyShare, memory: ReplyMemory
+    ) -> Batches:
         """Committed batches from the one that holds ``offset`` on: at most ``bytes_max`` bytes, and what the reply's
-        share has left, but for a first batch.
+        share has left, except a first batch, which waits for ``memory`` if it is large.
 
         Raises:
             OutOfRange: what lies there is not kept any more.
@@ -41,7 +42,7 @@ class PartitionReader:
             DataLoss, Corrupt, StorageFailed: as ``reader.read_segment``, about the first record; what lies before a
                 later one is returned.
         """
-        found = _Filling(offset, share, share.of(bytes_max))
+        found = _Filling(offset, share, share.of(bytes_max), memory)
         while not found.is_full and found.batches.next_offset < partition.high_watermark:
             position = found.batches.next_offset
             entries = partition.in_memory(position, found.left)
@@ -62,7 +63,6 @@ class PartitionReader:
 
     async def _from_files(self, partition: LocalPartition, found: "_Filling") -> None:
         """Until the reply is full, or what follows is in memory or in another segment."""
-        found.batches.from_files = True
         cursor = self._cursor(partition, found.batches.next_offset)
         try:
             await self._read_on(partition, cursor, found)
@@ -85,6 +85,10 @@ class PartitionReader:
                 continue
             if not tail.reads_files:
                 return
+            if not found.share.taken:
+                tail.offer()  # it may have to wait for memory, and others for its turn
+                await found.may_begin(tail.next_bytes(max(1, found.left)))
+                tail.keep()
             taken = tail.take(max(1, found.left))
             for part in () if taken is None else taken.parts:
                 cursor.rest.extend(split_frames(part, verify=False))  # the reader did
@@ -101,6 +105,7 @@ class PartitionReader:
                 head = patched_head(stored, frame.header.base_offset, segment)
                 found.add((head, stored[len(head) :]), len(stored), frame.header.end_offset)
             return
+        await found.may_begin(frame.header.frame_bytes)
         for batch in await self._reencoder.batches(partition.topic.uid, segment, frame):
             end = read_header(batch).end_offset
             if end > found.batches.next_offset and found.takes(len(batch)):
@@ -110,11 +115,17 @@ class PartitionReader:
 class _Filling:
     """Batches that are being gathered, and what still fits."""
 
-    def __init__(self, offset: int, share: ReplyShare, left: int) -> None:
+    def __init__(self, offset: int, share: ReplyShare, left: int, memory: ReplyMemory) -> None:
+        self._memory = memory
         self.batches = Batches(offset)
         self.share = share
         self.left = left
         self.is_full = left <= 0 and share.taken > 0
+
+    async def may_begin(self, frame_bytes: int) -> None:
+        """Wait for memory for a frame, if it is the first of the reply and large."""
+        if not self.share.taken:
+            await self._memory.first_batch(frame_bytes)
 
     def takes(self, size: int) -> bool:
         """Whether a batch still fits; nothing does after one that did not."""

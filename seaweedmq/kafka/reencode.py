@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
+from contextlib import nullcontext
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -12,6 +13,8 @@ from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import KafkaRefusal
 
 BATCH_BYTES_MAX = 256 * 1024
+LARGE_BYTES = 1024 * 1024
+"""Frames from this size on are made one after another: each takes several times its size meanwhile."""
 
 
 class _Key(NamedTuple):
@@ -31,6 +34,7 @@ class Reencoder:
         self._kept_bytes = 0
         self._turns: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
         """Of those who want what is not kept: one makes it, and if that one is cancelled, the next does."""
+        self._large = asyncio.Lock()
 
     async def batches(self, topic_uid: int, segment: int, frame: Frame) -> tuple[bytes, ...]:
         """The records of a plain frame in batches of their offsets, the segment's id as leader epoch.
@@ -53,7 +57,8 @@ class Reencoder:
         async with self._turns.setdefault(key, asyncio.Lock()):
             found = self._found(key)
             if found is None:
-                found = await asyncio.to_thread(encoded, frame, segment)
+                async with self._large if header.frame_bytes >= LARGE_BYTES else nullcontext():
+                    found = await _in_thread(frame, segment)
                 self._keep(key, found)
         return found
 
@@ -67,6 +72,16 @@ class Reencoder:
         self._kept_bytes += sum(map(len, made))
         while self._kept_bytes > self._limit and len(self._kept) > 1:
             self._kept_bytes -= sum(map(len, self._kept.popitem(last=False)[1]))
+
+
+async def _in_thread(frame: Frame, segment: int) -> tuple[bytes, ...]:
+    """Encode in a thread, and wait for its end even if the caller is cancelled: the thread holds memory until then."""
+    making = asyncio.ensure_future(asyncio.to_thread(encoded, frame, segment))
+    try:
+        return await asyncio.shield(making)
+    except asyncio.CancelledError:
+        await asyncio.wait({making})
+        raise
 
 
 def encoded(frame: Frame, segment: int) -> tuple[bytes, ...]:

@@ -63,13 +63,11 @@ class RefusedRoom:
         body = request.body
         if body.election_type not in (PREFERRED, UNCLEAN):
             raise KafkaRefusal(Code.INVALID_REQUEST, f"elections of type {body.election_type} are unknown: use 0 or 1")
-        return ElectLeadersResponse(
-            throttle_time_ms=0,
-            error_code=Code.NONE,
-            replica_election_results=[
-                self._elected(asked, body.election_type) for asked in body.topic_partitions or ()
-            ],
-        )
+        results = []
+        for asked in body.topic_partitions or ():
+            results.append(self._elected(asked, body.election_type))
+            await request.turn.pause()
+        return ElectLeadersResponse(throttle_time_ms=0, error_code=Code.NONE, replica_election_results=results)
 
     def _elected(self, asked: Any, kind: int) -> Any:
         result = ElectLeadersResponse.ReplicaElectionResult

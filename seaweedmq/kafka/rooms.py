@@ -61,7 +61,7 @@ class Rooms:
             CoordinatorRoom(coordinators, self.nodes),
             GroupRoom(coordinators, local.env),
             GroupOffsetsRoom(coordinators, self.directory),
-            DeletionRoom(self.directory, changes),
+            DeletionRoom(partitions, changes),
             InventoryRoom(self.directory, local.store, broker_id=lambda: local.id, producers=local.producers),
             IdentitiesRoom(ProducerIds(local.meta, local.store, local.env.rng)),
             RefusedRoom(self.directory),

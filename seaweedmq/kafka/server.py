@@ -4,23 +4,21 @@ import asyncio
 import errno
 import itertools
 import logging
-import resource
 import socket
 from collections.abc import Mapping
 
 from seaweedmq.errors import AlreadyExists, InvalidArgument
 from seaweedmq.kafka.dispatch import Lanes, Tasks
-from seaweedmq.kafka.wire.budget import InFlightBytes
+from seaweedmq.kafka.wire.budget import RequestMemory
 from seaweedmq.kafka.wire.connection import RECEIVE_BYTES, Connection
 from seaweedmq.kafka.wire.messages import Handler
 from seaweedmq.kafka.wire.roles import Conversation, Limits
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.runtime.turns import Turns
 
 log = logging.getLogger(__name__)
 
 BACKLOG = 1_024
-FILES_PER_CONNECTION_MIN = 2
-"""That the process may open: the others are for logs, tables, native clients and other brokers."""
 _IDS = itertools.count(1)
 
 
@@ -46,43 +44,32 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
-def connections_within(wanted: int) -> int:
-    """So many connections, or fewer if this process may not open enough files: without one to write, it fails."""
-    files_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if files_max == resource.RLIM_INFINITY or wanted * FILES_PER_CONNECTION_MIN <= files_max:
-        return wanted
-    allowed = files_max // FILES_PER_CONNECTION_MIN
-    log.warning(
-        "%d Kafka connections are taken, not kafka_connections_max = %d: the broker may open %d files, and keeps half "
-        "of them for others; raise its limit (ulimit -Hn, LimitNOFILE) to %d",
-        allowed,
-        wanted,
-        files_max,
-        wanted * FILES_PER_CONNECTION_MIN,
-    )
-    return allowed
-
-
 class KafkaServer:
     """Hands the requests of all connections to ``handlers``, by API key; see ``dispatch.Lane`` for the order.
 
-    ``limits``, ``in_flight`` and ``buffer`` are what connections share.
+    ``limits``, ``in_flight``, ``turns`` and ``buffer`` are what connections share.
     """
 
     def __init__(
-        self, handlers: Mapping[int, Handler], config: BrokerConfig, in_flight_bytes_max: int | None = None
+        self,
+        handlers: Mapping[int, Handler],
+        config: BrokerConfig,
+        in_flight_bytes_max: int | None = None,
+        turns: Turns | None = None,
     ) -> None:
-        """``in_flight_bytes_max``: what there is memory for; None: as configured."""
+        """``in_flight_bytes_max``: what there is memory for; None: as configured. ``turns``: of long requests; None: by
+        the clock of the machine."""
         self.limits = Limits(
             request_bytes_max=config.kafka_request_bytes_max,
             requests_max=config.kafka_requests_per_connection_max,
             read_s=config.kafka_request_read_s,
             idle_s=config.kafka_connection_idle_s,
         )
-        self.in_flight = InFlightBytes(in_flight_bytes_max or config.kafka_in_flight_bytes_max)
+        self.in_flight = RequestMemory(in_flight_bytes_max or config.kafka_in_flight_bytes_max)
+        self.turns = turns or Turns()
         self.buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._handlers = handlers
-        self._connections_max = connections_within(config.kafka_connections_max)
+        self._connections_max = config.kafka_connections_max
         self._connections: set[Conversation] = set()
         self._tasks = Tasks()
         self._server: asyncio.Server | None = None

@@ -26,6 +26,7 @@ from typing import Any, Final, TypeVar
 from seaweedmq.codec.kafka.group_records import decode_record, encode_record
 from seaweedmq.core.kafka.classic_events import Limits, ShardEvent, TimePassed, TopicsDeleted
 from seaweedmq.core.kafka.shard_state import GroupShard
+from seaweedmq.core.kafka.state_memory import StateMemory
 from seaweedmq.errors import Corrupt, SeaweedMQError, StaleMetadata
 from seaweedmq.kafka.shard_log import Pair, ShardLog
 from seaweedmq.kafka.shard_snapshots import AFTER_BYTES, Snapshots
@@ -82,6 +83,7 @@ class Shard:
         log_: ShardLog,
         *,
         limits: Limits,
+        memory: StateMemory,
         env: Environment,
         topic_ids: TopicIds,
         raise_mark: Callable[[int], None],
@@ -91,12 +93,13 @@ class Shard:
         self.partition = log_.partition
         self.stage = Stage.LOADING
         self._limits = limits
+        self._memory = memory
         self._env = env
         self._topic_ids = topic_ids
         self._raise_mark = raise_mark
         self._log = log_
         self._loop = asyncio.get_running_loop()
-        self._state = GroupShard(limits)
+        self._state = GroupShard(limits, memory)
         self._tokens = count(1)
         self._waiting: dict[int, tuple[asyncio.Future[Any], Callable[[Any], Any]]] = {}
         """By token; of those that gave up, too, until they are answered."""
@@ -177,6 +180,13 @@ class Shard:
             self._work.fire()
             raise
         self._set_timer()
+        if self._memory.take_shortage():
+            log.warning(
+                "Kafka groups refused: those of this broker hold %d of %d bytes: delete groups, have members subscribe "
+                "to less, use more brokers, or raise kafka_groups_bytes_max and memory_bytes_max",
+                self._memory.used,
+                self._memory.bytes_max,
+            )
         answers = [(reply.token, reply) for reply in outcome.replies]
         if outcome.prompt:
             prompt = [(reply.token, reply) for reply in outcome.prompt]
@@ -261,19 +271,23 @@ class Shard:
                 self._take(TopicsDeleted({topic: topic_id}))
 
     async def _load(self) -> None:
-        state = GroupShard(self._limits)
-        kept = await self._log.load()
-        for number, (key, value) in enumerate(kept.latest.items()):
-            try:
-                record = decode_record(key, value)
-            except Corrupt as error:
-                log.error("%s: key %r is left out, it can not be read: %s", self.partition.segment, key[:80], error)
-                continue
-            if record is not None:
-                state.load(record)
-            if number % LOADED_AT_ONCE == 0:
-                await asyncio.sleep(0)
-        state.begin(self._loop.time(), self._env.wall_us() // 1_000)
+        state = GroupShard(self._limits, self._memory)
+        try:
+            kept = await self._log.load()
+            for number, (key, value) in enumerate(kept.latest.items()):
+                try:
+                    record = decode_record(key, value)
+                except Corrupt as error:
+                    log.error("%s: key %r is left out, it cannot be read: %s", self.partition.segment, key[:80], error)
+                    continue
+                if record is not None:
+                    state.load(record)
+                if number % LOADED_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            state.begin(self._loop.time(), self._env.wall_us() // 1_000)
+        except BaseException:
+            state.close()
+            raise
         self._state = state
         self._snapshots.loaded(kept, self._loop.time())
 
@@ -308,6 +322,7 @@ class Shard:
 
     def _end(self) -> None:
         self.stage = Stage.OVER
+        self._state.close()
         if self._timer is not None:
             self._timer.cancel()
         waiting, self._waiting = self._waiting, {}

@@ -26,6 +26,7 @@ from seaweedmq.kafka.wire.messages import (
 )
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.topic import PARTITIONS_MAX, Topic, TopicSpec
+from seaweedmq.runtime.turns import Turn
 
 DEFAULT = -1
 """As many as the cluster's settings say."""
@@ -87,15 +88,19 @@ class TopicsRoom:
                 outcomes[topic.name] = self._spec(topic)
             except SeaweedMQError as error:
                 outcomes[topic.name] = error
+            await request.turn.pause()
         if not body.validate_only:
             specs = {name: spec for name, spec in outcomes.items() if isinstance(spec, TopicSpec)}
             made = await self._changes.create(tuple(specs.values()), patience_s(body.timeout_ms))
             outcomes |= zip(specs, made, strict=True)
-        results = [self._created(name, outcome) for name, outcome in outcomes.items()]
+        results = []
+        for name, outcome in outcomes.items():
+            results.append(self._created(name, outcome))
+            await request.turn.pause()
         return CreateTopicsResponse(throttle_time_ms=0, topics=results)
 
     def _spec(self, topic: Any) -> TopicSpec:
-        name = self._directory.topic_name(topic.name)
+        name = self._directory.new_name(topic.name)
         if name in self._directory.view.topics:
             raise KafkaRefusal(Code.TOPIC_ALREADY_EXISTS, f"topic {topic.name} (SeaweedMQ's {name}) is there already")
         shape = self._shape(topic)
@@ -103,7 +108,7 @@ class TopicsRoom:
         if twice:
             raise InvalidConfig(f"config {twice[0]} of topic {topic.name} is named twice: say once what it is to be")
         given = {config.name: config.value for config in topic.configs}
-        configs = parse_configs(given, replicas=shape.replicas, limits=self._config)
+        configs = parse_configs(given, replicas=shape.replicas)
         return spec_of(name, partitions=shape.partitions, replicas=shape.replicas, configs=configs)
 
     def _shape(self, topic: Any) -> _Shape:
@@ -204,7 +209,8 @@ class TopicsRoom:
         else:
             asked = [(name, None) for name in body.topic_names]
         timeout_s = patience_s(body.timeout_ms)
-        responses = await for_each(self._to_delete(asked).items(), lambda item: self._delete(*item, timeout_s))
+        found = await self._to_delete(asked, request.turn)
+        responses = await for_each(found.items(), lambda item: self._delete(*item, timeout_s), request.turn)
         return DeleteTopicsResponse(throttle_time_ms=0, responses=responses)
 
     async def _delete(self, mention: _Mention, found: PartitionedTopic | KafkaRefusal, timeout_s: float) -> Any:
@@ -225,7 +231,9 @@ class TopicsRoom:
             error_message=None if failure is None else str(failure),
         )
 
-    def _to_delete(self, asked: Sequence[_Mention]) -> dict[_Mention, PartitionedTopic | KafkaRefusal]:
+    async def _to_delete(
+        self, asked: Sequence[_Mention], turn: Turn
+    ) -> dict[_Mention, PartitionedTopic | KafkaRefusal]:
         """Resolve the topics of one request. As in Kafka, a topic that is named twice is kept, and one result rejects
         it; the two may be equal, or be the name and the id."""
         found: dict[_Mention, PartitionedTopic | KafkaRefusal] = {}
@@ -239,6 +247,7 @@ class TopicsRoom:
                 found[mention] = self._directory.find(name if topic_id is None else topic_id)  # type: ignore[arg-type]
             except KafkaRefusal as error:
                 found[mention] = error
+            await turn.pause()
         for (name, _), topic in list(found.items()):
             if name is not None and isinstance(topic, PartitionedTopic) and (None, topic.id) in found:
                 del found[None, topic.id], found[name, None]
@@ -267,7 +276,7 @@ class TopicsRoom:
                 error_message=None if failure is None else str(failure),
             )
 
-        results = await for_each({topic.name: topic for topic in body.topics}.values(), grown)
+        results = await for_each({topic.name: topic for topic in body.topics}.values(), grown, request.turn)
         return CreatePartitionsResponse(throttle_time_ms=0, results=results)
 
     async def _grow(self, asked: Any, validate_only: bool, timeout_s: float) -> None:

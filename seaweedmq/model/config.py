@@ -38,8 +38,10 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "kafka_request_read_s": (0.01, KAFKA_WAIT_S_MAX),
     "kafka_unpacked_bytes_max": (KAFKA_BYTES_MIN, KAFKA_UNPACKED_BYTES_MAX),
     "kafka_cursors_max": (1, INT32_MAX),
+    "kafka_groups_bytes_max": (KAFKA_BYTES_MIN, INT32_MAX),
     "kafka_reencode_cache_bytes_max": (KAFKA_BYTES_MIN, INT32_MAX),
     "kafka_partitions_default": (1, PARTITIONS_MAX),
+    "kafka_auto_create_per_minute_max": (1, INT32_MAX),
     "kafka_internal_partitions": (1, PARTITIONS_MAX),
 }
 """Lowest and highest of settings that would else be found wrong when somebody's request fails, and not at the start."""
@@ -129,11 +131,18 @@ class BrokerConfig:
     """Producers remembered over all segments; a new one beyond it is refused. Each takes about 1 KB, and 17 bytes more
     for each frame that may be in flight above 16; the limit is lower where that is more than an eighth of
     ``memory_bytes_max``. At most 100,000."""
+    storage_free_bytes_min: int = 256 * MIB
+    """While the storage has less free space, or less than a twentieth if it is small, records are refused; reads and
+    deletions continue. What is written to free space, such as tables before their logs go, needs some itself."""
     open_segments_max: int = 2_000
     """Of one broker, as primary or follower; the same on all. Binds what makes more of them: creation and splits.
     What replaces a lost, drained or moved segment goes elsewhere if it can, and is served in any case."""
     streams_max: int = 10_000
     """And no more than there is memory for, 180 KiB each."""
+    connections_max: int = 10_000
+    """Connections of native clients and other brokers; further ones are closed at once. This setting,
+    ``kafka_connections_max`` and ``open_segments_max`` are each lowered to a quarter of the files that the broker may
+    open."""
     rpc_timeout_s: float = 10.0
     """Deadline of one unary call between brokers."""
     kafka_listen: str = ""
@@ -142,30 +151,37 @@ class BrokerConfig:
     """``HOST:PORT`` that Kafka clients are told to dial; "" for ``kafka_listen``. As --kafka-advertise."""
     kafka_namespace: str = "kafka"
     """Whose topics Kafka clients see."""
-    kafka_request_bytes_max: int = 64 * MIB
+    kafka_request_bytes_max: int = 100 * MIB
     """A larger one ends its connection. This and the other ``bytes_max`` of Kafka's are 1 MiB at least."""
     kafka_in_flight_bytes_max: int = 64 * MIB
-    """Of requests that are read and not answered, over all connections; beyond it no more are read."""
+    """Bytes of requests that are read and not answered, and of replies that are not taken, over all connections. A
+    quarter is guaranteed, up to 16 KiB for each connection, and a quarter reserved for the one that has waited longest;
+    of the rest a connection may hold half of what is free. Beyond it no more are read."""
     kafka_fetch_bytes_max: int = 64 * MIB
     """Of all replies to Fetch together that are made and not sent. When there is little left, replies are smaller."""
     kafka_requests_per_connection_max: int = 100
     """Read and not answered."""
     kafka_connections_max: int = 10_000
-    """And no more than half as many as the broker may open files."""
+    """And no more than a quarter of the files that the broker may open."""
     kafka_connection_idle_s: float = 600.0
     """A connection on which nothing is asked for so long is closed."""
     kafka_request_read_s: float = 30.0
-    """How long the rest of a request may take, and how long a client may take nothing of its replies."""
+    """Longest time in which nothing comes of a request that began, or a client takes nothing of its replies."""
     kafka_unpacked_bytes_max: int = 64 * MIB
     """What a compressed batch may be unpacked to; at most 64 MiB."""
     kafka_cursors_max: int = 64
     """Readers of files that are kept for who goes on reading there."""
+    kafka_groups_bytes_max: int = 64 * MIB
+    """Bytes of members and offsets of Kafka's groups that this broker coordinates; what is beyond is refused."""
     kafka_reencode_cache_bytes_max: int = 32 * MIB
     """Of batches made for Kafka clients from records that other clients published."""
     kafka_partitions_default: int = 4
     """Of a topic that is created without saying how many; from 1 to 4,096."""
     kafka_auto_create: bool = True
     """Whether a topic that a Kafka client asks about is created."""
+    kafka_auto_create_per_minute_max: int = 100
+    """Topics that a broker creates in a minute for the Kafka clients of one address that ask about them. It does not
+    bind CreateTopics. At least 1."""
     kafka_internal_partitions: int = 8
     """Of the internal topic of Kafka's groups. It can not be changed once that is there."""
 

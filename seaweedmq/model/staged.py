@@ -46,7 +46,9 @@ class Manifest:
     files: tuple[StagedFile, ...]
     """In the order of the rows."""
     roots: tuple[Place, ...]
-    """The open segments of that moment."""
+    """Segments that were open at that moment."""
+    checkpoint: str = ""
+    """Location of the query's checkpoint; "" if it is not known."""
 
     @property
     def record_count(self) -> int:
@@ -85,4 +87,6 @@ class Done:
 
     batch: int
     ranges: tuple[KeyRange, ...]
-    """Of the open segments then: rows that are staged by them seldom have to be sorted anew."""
+    """Ranges of the segments that were open then: rows staged by them seldom have to be sorted again."""
+    checkpoint: str = ""
+    """Location of the query's checkpoint; "" if it is not known."""

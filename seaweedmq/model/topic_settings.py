@@ -164,9 +164,9 @@ def _timestamp_type(value: str) -> TimestampType:
 
 
 def _cleanup(value: str) -> dict[str, object]:
-    policies = {policy.strip() for policy in value.split(",")}
+    policies = {policy.strip() for policy in value.split(",") if policy.strip()}
     if not policies <= {"compact", "delete"}:
-        raise InvalidArgument(f"cleanup.policy is {value[:40]!r}: give delete, compact, or compact,delete")
+        raise InvalidArgument(f"cleanup.policy is {value[:40]!r}: give delete, compact, both or nothing")
     return {"compacts": "compact" in policies, "expires": "delete" in policies}
 
 

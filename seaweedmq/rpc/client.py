@@ -1,13 +1,15 @@
 """Brokers at a distance: ``GrpcDialer.dial`` gives the ``BrokerApi`` of an address."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import os
+import weakref
+from collections.abc import AsyncIterator, Callable
 from functools import cached_property, partial
 from typing import Any, Final, TypeVar
 
 import grpc.aio
 
-from seaweedmq.errors import Closed
+from seaweedmq.errors import Closed, InvalidArgument
 from seaweedmq.model.broker import BrokerLoad
 from seaweedmq.model.calls import Call
 from seaweedmq.model.frames import PROTOCOL_VERSION
@@ -34,8 +36,13 @@ from seaweedmq.rpc.transport import (
     client_options,
 )
 from seaweedmq.rpc.unary import Unary
+from seaweedmq.runtime.forking import leave_alone_in_children
 
 R = TypeVar("R")
+_dialers: "weakref.WeakSet[GrpcDialer]" = weakref.WeakSet()
+_inherited_from: int | None = None
+"""The parent, in a process that was forked while there were connections."""
+_GRPC_CALLBACK = "_handle_callback_wrapper"
 
 MESSAGE_BYTES_MAX: Final = 128 * 1024 * 1024
 """Largest message accepted from a broker; its own frame limit is below."""
@@ -51,7 +58,21 @@ class GrpcDialer:
         message_bytes_max: int = MESSAGE_BYTES_MAX,
         protocol_version: int = PROTOCOL_VERSION,
     ) -> None:
-        """``timeout_s`` is the deadline of a unary call; streams have none."""
+        """
+        Args:
+            timeout_s: deadline of a unary call; streams have none.
+
+        Raises:
+            InvalidArgument: a parent of this process had connections when it forked.
+        """
+        if _inherited_from is not None:
+            raise InvalidArgument(
+                f"process {_inherited_from} had connected before it forked this one, {os.getpid()}, in which gRPC no "
+                "longer works: connect in children only, or start them with spawn, as by "
+                "multiprocessing.get_context('spawn')"
+            )
+        leave_alone_in_children(self)
+        _dialers.add(self)
         self._timeout_s = timeout_s
         self._options = client_options(message_bytes_max)
         self._metadata = ((PROTOCOL_KEY, str(protocol_version)),)
@@ -97,6 +118,8 @@ class GrpcDialer:
 
     async def close(self) -> None:
         """Close every connection; what is under way ends with Closed. May be called again."""
+        if not self._closed:
+            _drop_late_events(asyncio.get_running_loop())
         self._closed = True
         for broker in (*self._brokers.values(), *self._before.values()):
             await broker.close()
@@ -147,8 +170,12 @@ class _GrpcBroker:
 
     async def call(self, request: Call[R]) -> R:
         method: Unary[Any, R] = METHODS[type(request)]
+        try:
+            encoded = method.encode_request(request)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise InvalidArgument(f"{method.name} cannot be sent, correct its arguments: {error}") from error
         make = self._together[method.service].call if type(request) in TOGETHER else self._alone
-        reply = await make(method, method.encode_request(request), method.timeout_s or self._timeout_s)
+        reply = await make(method, encoded, method.timeout_s or self._timeout_s)
         return method.decode_reply(reply)
 
     async def _alone(self, method: Unary[Any, Any], request: bytes, timeout_s: float) -> bytes:
@@ -178,3 +205,30 @@ class _GrpcBroker:
 
 def _as_it_is(data: bytes) -> bytes:
     return data
+
+
+def _drop_late_events(loop: asyncio.AbstractEventLoop) -> None:
+    """Have the loop, once it is closed, ignore events of calls that ended with it.
+
+    gRPC has one queue of events for all loops of a process. A loop that takes an event of another passes it on with
+    ``call_soon_threadsafe``; if that one is closed by then, the first logs a RuntimeError and takes no further events
+    in this turn. Each ``asyncio.run`` of a program has a loop of its own, and the last events of a call that was
+    cancelled may come after it.
+    """
+    post = loop.call_soon_threadsafe
+
+    def post_unless_late(callback: Callable[..., object], *args: Any, context: Any = None) -> Any:
+        if loop.is_closed() and getattr(callback, "__name__", None) == _GRPC_CALLBACK:
+            return None
+        return post(callback, *args, context=context)
+
+    loop.call_soon_threadsafe = post_unless_late  # type: ignore[assignment,method-assign]
+
+
+def _after_fork() -> None:
+    global _inherited_from
+    if _dialers:
+        _inherited_from = os.getppid()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -118,7 +118,7 @@ async def serve(
     address = parse_address(listen)
     await _check_free(address)
     server = grpc.aio.server(
-        options=server_options(LARGE_MESSAGE_BYTES + MESSAGE_SLACK_BYTES),
+        options=server_options(LARGE_MESSAGE_BYTES + MESSAGE_SLACK_BYTES, config.connections_max),
         maximum_concurrent_rpcs=config.streams_max + UNARY_CALLS_MAX,
     )
     handlers = _Handlers(api, config.streams_max, memory, protocol_version)

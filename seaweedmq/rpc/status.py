@@ -88,6 +88,10 @@ def from_status(error: grpc.aio.AioRpcError, *, method: str, address: str, timeo
             return errors.Unavailable(f"{where} ended {method} ({details}): it may be stopping; retry")
         case grpc.StatusCode.UNIMPLEMENTED:
             return errors.Unsupported(f"{where} does not know {method}: upgrade the broker")
+        case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED as code:  # no broker says either
+            return errors.Unsupported(
+                f"{where} is not a broker, it answers {method} with {code.name}: correct its address"
+            )
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
             return _exhausted(details, method, where)
         case code:

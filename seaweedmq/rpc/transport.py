@@ -70,8 +70,8 @@ def client_options(message_bytes_max: int) -> Options:
     )
 
 
-def server_options(message_bytes_max: int) -> Options:
-    """Channel arguments of a server that accepts messages up to this size."""
+def server_options(message_bytes_max: int, connections_max: int) -> Options:
+    """Channel arguments of a server that accepts messages up to this size, and closes connections beyond so many."""
     return (
         *_KEEPALIVE,
         ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_INTERVAL_MS // 2),
@@ -80,5 +80,6 @@ def server_options(message_bytes_max: int) -> Options:
         ("grpc.http2.lookahead_bytes", STREAM_LOOKAHEAD_BYTES),
         ("grpc.max_receive_message_length", message_bytes_max),
         ("grpc.max_send_message_length", -1),
+        ("grpc.max_allowed_incoming_connections", connections_max),
         ("grpc.so_reuseport", 0),  # two brokers on one port would each get some of the connections
     )

@@ -1,18 +1,23 @@
 """Wake-ups for any number of waiting coroutines, without a lock and without cost when nobody waits."""
 
 import asyncio
+from collections.abc import Callable
 
 
 class Signal:
     """``wait`` returns at the next ``fire`` after it was called. Callers re-check their condition in a loop."""
 
-    __slots__ = ("_waiters",)
+    __slots__ = ("_listeners", "_waiters")
 
     def __init__(self) -> None:
         self._waiters: set[asyncio.Future[None]] = set()
+        self._listeners: dict[Callable[[], None], None] = {}
+        """In the order in which they began to listen."""
 
     def fire(self) -> None:
-        """Wake all that wait now."""
+        """Wake all that wait now, and call all listeners."""
+        for listener in tuple(self._listeners):
+            listener()
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -29,3 +34,14 @@ class Signal:
         finally:
             for signal in signals:
                 signal._waiters.discard(waiter)  # noqa: SLF001
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` at every ``fire`` until ``unlisten``. It must not raise.
+
+        Far cheaper than a task that wakes up to see that its condition does not hold yet.
+        """
+        self._listeners[listener] = None
+
+    def unlisten(self, listener: Callable[[], None]) -> None:
+        """Stop calling ``listener``. Has no effect if it was not called."""
+        self._listeners.pop(listener, None)

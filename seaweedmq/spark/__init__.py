@@ -88,18 +88,20 @@ def read(
         Unavailable: no broker answers.
     """
     given = {"topic": topic, "storage": storage, "bootstrap": bootstrap, **options}
-    texts = {name: _text(value) for name, value in given.items() if value is not None}
+    texts = {name: _text(name, value) for name, value in given.items() if value is not None}
     named = check_names(texts, Face.BATCH)
     register(spark)
     return read_native(spark, named)
 
 
-def _text(value: Any) -> str:
+def _text(name: str, value: Any) -> str:
     """As options of Spark are given."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
         return json.dumps(value)
+    if isinstance(value, list | tuple) and name.lower() == "columns":
+        return json.dumps(list(map(str, value)))  # names may have commas in them
     if isinstance(value, list | tuple):
         return ",".join(map(str, value))
     return str(value)

@@ -263,16 +263,27 @@ def parse_count(named: Mapping[str, str], option: str) -> int | None:
 
 
 def parse_columns(text: str | None) -> tuple[str, ...] | None:
-    """Names with commas between; None: all. Raises InvalidArgument."""
+    """Names with commas between, or a JSON list of names as they are; None: all. Raises InvalidArgument."""
     if text is None:
         return None
-    names = tuple(name.strip() for name in text.split(","))
+    names = _listed(text) or tuple(name.strip() for name in text.split(","))
     if not all(names):
-        raise InvalidArgument(f"option 'columns' is {text[:100]!r}: give names with commas between, like offset,value")
+        raise InvalidArgument(
+            f"option 'columns' is {text[:100]!r}: give names with commas between, like offset,value, or a JSON list"
+        )
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InvalidArgument(f"option 'columns' names {', '.join(twice)} twice: give every column once")
     return names
+
+
+def _listed(text: str) -> tuple[str, ...] | None:
+    """The names of a JSON list; None: it is none."""
+    try:
+        names = json.loads(text) if text.startswith("[") else None
+    except ValueError:
+        return None
+    return tuple(names) if isinstance(names, list) and all(isinstance(name, str) for name in names) else None
 
 
 def _unknown(name: str, face: Face | None) -> str:

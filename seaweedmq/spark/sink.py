@@ -18,6 +18,7 @@ from seaweedmq.aio import system_environment
 from seaweedmq.errors import InvalidArgument, StorageFailed, Unsupported
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.staged import StagedFile
+from seaweedmq.spark.sink_columns import check_kinds
 from seaweedmq.spark.sink_options import SinkOptions, parse_sink_options
 from seaweedmq.spark.sink_plan import SinkPlan, plan_sink, run
 from seaweedmq.spark.sink_publish import publish_staged
@@ -128,6 +129,7 @@ def _planned(given: dict[str, str], schema: StructType, overwrite: bool, append:
     options = parse_sink_options(given)
     if overwrite:
         raise Unsupported(_ONLY_APPENDS.format(append))
+    check_kinds(schema)
     plan = run(plan_sink(options, to_arrow_schema(schema, timezone="UTC")))
     sweep(plan.root, plan.topic)
     return options, plan

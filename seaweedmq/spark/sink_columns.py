@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from seaweedmq.client.publish.tables import as_table, fit, schema_to_adopt
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
@@ -23,6 +24,11 @@ _ELSEWHERE = {
     "partition": "the key decides",
     "segment": "the key decides",
     "offset": "the topic gives them",
+}
+_OWN_KINDS = {
+    "variant": "to_json(...) of it, or variant_get(...) what is wanted",
+    "geometry": "st_asbinary(...) of it",
+    "geography": "st_asbinary(...) of it",
 }
 _t = pa.types
 
@@ -53,6 +59,34 @@ class SinkColumns:
             for name, column in zip(names, batch.columns, strict=True)
         ]
         return fit(as_table(pa.table(dict(zip(names, arrays, strict=True)))), schema, self.key, self.timestamp)
+
+
+def check_kinds(given: StructType) -> None:
+    """Refuse columns that Spark would hand on in an encoding of its own.
+
+    Raises:
+        InvalidArgument: names the column, its type and what to write in its place.
+    """
+    for field in given.fields:
+        found = _own_kind(field.dataType)
+        if found is not None:
+            kind, instead = found
+            raise InvalidArgument(
+                f"column {field.name!r} has values of type {kind}, which a topic has not: write {instead} instead"
+            )
+
+
+def _own_kind(kind: DataType) -> tuple[str, str] | None:
+    name = kind.typeName()
+    if name in _OWN_KINDS:
+        return name, _OWN_KINDS[name]
+    if isinstance(kind, ArrayType):
+        return _own_kind(kind.elementType)
+    if isinstance(kind, MapType):
+        return _own_kind(kind.keyType) or _own_kind(kind.valueType)
+    if isinstance(kind, StructType):
+        return next((found for field in kind.fields if (found := _own_kind(field.dataType)) is not None), None)
+    return None
 
 
 def plan_columns(given: pa.Schema, topic: bytes | None, key: str | None, timestamp: str | None) -> SinkColumns:

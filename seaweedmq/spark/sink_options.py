@@ -25,7 +25,9 @@ class SinkOptions:
     timestamp: str | None = None
     """Column that timestamps are taken from; None: ``timestamp`` or ``_timestamp``, if there is one."""
     repeat_unknown: bool = False
-    """Whether rows of which nobody can tell any more whether they are stored are published again."""
+    """Whether rows are published again if it is no longer known whether they were committed."""
+    checkpoint: str = ""
+    """Location of the query's checkpoint if the query names one; otherwise ""."""
     write_id: str | None = None
     """What a single write is staged under; None: an id of its own."""
 
@@ -47,5 +49,11 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
         key=options.get("key"),
         timestamp=options.get("timestamp"),
         repeat_unknown=parse_bool(options, "repeatUnknown", default=False),
+        checkpoint=_checkpoint(given),
         write_id=options.get(WRITE_ID),
     )
+
+
+def _checkpoint(given: Mapping[str, str]) -> str:
+    location = next((value for name, value in given.items() if name.lower() == "checkpointlocation"), "")
+    return location.removeprefix("file://").removeprefix("file:").rstrip("/")

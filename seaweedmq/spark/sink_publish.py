@@ -50,6 +50,7 @@ async def publish_staged(
     Raises:
         NotFound: the topic was deleted, or created again since the batch was staged.
         InvalidArgument: the storage is not the cluster's.
+        InvalidArgument: the batch is another one than that of its number which was published: see ``check_repeat``.
         OutOfRange: nobody can tell any more what of the batch is stored: see the option ``repeatUnknown``.
         SeaweedMQError: a broker refuses, or the storage, or nothing was acknowledged in time.
     """
@@ -61,9 +62,12 @@ async def publish_staged(
     names = {file.name for file in files}
     done = sink.done()
     if done is not None and number <= done.batch:
+        check_repeat(number, options.checkpoint, done.batch, done.checkpoint)
         batch.discard(names)
         return 0
     manifest = batch.manifest()
+    if manifest is not None:
+        check_repeat(number, options.checkpoint, number, manifest.checkpoint)
     if manifest is None and not any(file.record_count for file in files):
         batch.discard(names)
         return 0
@@ -84,7 +88,7 @@ async def publish_staged(
         await _publish(cluster, described.topic, manifest, batch, search)
         ranges = () if is_last else await _ranges_now(cluster, options, manifest)
     if not is_last:
-        sink.finish(Done(batch=number, ranges=ranges))
+        sink.finish(Done(batch=number, ranges=ranges, checkpoint=options.checkpoint))
     return manifest.record_count
 
 
@@ -113,6 +117,32 @@ async def _manifest(
         ring=topic.ring,
         files=tuple(file for file in files if file.record_count),
         roots=roots,
+        checkpoint=options.checkpoint,
+    )
+
+
+def check_repeat(number: int, checkpoint: str, last: int, last_checkpoint: str) -> None:
+    """A batch that was published, or is to be, comes again: make sure that its rows are the same. Spark repeats the
+    last batch of a query, after a crash; what comes again otherwise is of a checkpoint that is not this query's alone.
+
+    Args:
+        number: of the batch.
+        checkpoint: where its query keeps its checkpoint; "" if that is not known.
+        last, last_checkpoint: the same of the last batch that the sink knows of.
+
+    Raises:
+        InvalidArgument: they may be others, and to drop them would lose them.
+    """
+    if number < last:
+        why = f"batches up to {last} of its query are published"
+    elif checkpoint and last_checkpoint and checkpoint != last_checkpoint:
+        why = f"a query with the checkpoint {last_checkpoint} has written a batch of that number"
+    else:
+        return
+    raise InvalidArgument(
+        f"batch {number} of the query with the checkpoint {checkpoint or '(not known)'} is not written: {why}, so the "
+        "checkpoint is a copy or out of date: resume from the checkpoint that was used last, in its original location, "
+        "or set a new checkpointLocation"
     )
 
 

@@ -5,9 +5,10 @@ under the names that they keep for a while after they were replaced: by then ano
 Iceberg keeps absolute paths, so the storage has to be mounted at the same place wherever it is read.
 """
 
+import itertools
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from seaweedmq.codec.delta import Add
-from seaweedmq.codec.iceberg_schema import iceberg_columns
+from seaweedmq.codec.iceberg_schema import iceberg_columns, parts_of
 from seaweedmq.codec.moment import us_of_text
 from seaweedmq.codec.paths import delta_log_dir, table_dir
 from seaweedmq.core.files.holes import loss_text
@@ -87,7 +88,8 @@ def export_iceberg(
     opened = _open_catalog(root, catalog, properties)
     reconcile(root, topic)
     state = _log_state(root, topic)
-    columns, left_out, unreadable = iceberg_columns(topic_columns(topic, plain=holds_plain(state.metadata)))
+    own = topic_columns(topic, plain=holds_plain(state.metadata))
+    columns, left_out, unreadable = iceberg_columns(own)
     if unreadable:
         raise Unsupported(
             f"topic {name} can not be exported to Iceberg: pyiceberg reads no file that has a column like "
@@ -100,7 +102,9 @@ def export_iceberg(
         table = _table(opened, identifier, topic, columns, state)
         if table is None:
             return Exported(table=".".join(identifier), snapshot=None, added=0, removed=0, files=0, left_out=left_out)
-        added, removed = _bring_in_line(table, columns, left_out, _wanted(root, topic, state))
+        added, removed = _bring_in_line(
+            table, columns, [own.field(name) for name in left_out], _wanted(root, topic, state)
+        )
     except (CommitFailedException, TableAlreadyExistsError) as e:
         raise Unavailable(f"another process changed {'.'.join(identifier)} meanwhile: export again ({e})") from e
     except (OSError, RESTError) as e:
@@ -187,7 +191,7 @@ def _wanted(root: Path, topic: Topic, state: LogState) -> dict[str, Add]:
 
 
 def _bring_in_line(
-    table: "Table", columns: pa.Schema, left_out: Iterable[str], wanted: Mapping[str, Add]
+    table: "Table", columns: pa.Schema, left_out: Sequence[pa.Field], wanted: Mapping[str, Add]
 ) -> tuple[int, int]:
     """Add what is missing, drop what does not count any more, in one snapshot; how many of each."""
     there = {task.file.file_path: task.file for task in table.scan().plan_files()}
@@ -214,14 +218,18 @@ def _bring_in_line(
     return len(added), len(dropped)
 
 
-def _name_mapping(schema: Any, left_out: Iterable[str]) -> str:
-    """Where in the files the columns are, which carry no numbers of Iceberg's. Those that are left out have numbers,
-    too, which no column has: pyiceberg refuses to read a file with others."""
+def _name_mapping(schema: Any, left_out: Iterable[pa.Field]) -> str:
+    """Return the name mapping: Iceberg's field ids of the columns, which the files lack. Columns that are left out, and
+    their parts, also have ids, which no column of the table uses: pyiceberg rejects a file with unmapped columns."""
     from pyiceberg.table.name_mapping import MappedField, NameMapping
 
-    others = [
-        MappedField.model_validate({"field-id": _UNUSED_ID + n, "names": [name]}) for n, name in enumerate(left_out)
-    ]
+    numbers = itertools.count(_UNUSED_ID)
+
+    def mapped(field: pa.Field) -> MappedField:
+        parts = [mapped(part) for part in parts_of(field.type)]
+        return MappedField.model_validate({"field-id": next(numbers), "names": [field.name], "fields": parts})
+
+    others = [mapped(field) for field in left_out]
     return NameMapping([*schema.name_mapping.root, *others]).model_dump_json()
 
 

@@ -1,6 +1,7 @@
 """The command line as a new user would try it, on a real cluster."""
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -41,11 +42,12 @@ def test_lines_are_records_byte_for_byte(cluster: Cluster) -> None:
 
 
 def test_jsonl_round_trips_from_topic_to_topic(cluster: Cluster) -> None:
-    for name in ("a", "b"):
-        cluster.ok("topic", "create", f"copy/{name}")
+    made = json.loads(cluster.ok("topic", "create", "copy/a", "copy/b", "--output", "json"))
+    assert [topic["topic"] for topic in made] == ["copy/a", "copy/b"]
     text = (
         '{"key": "k", "value": "grüße", "headers": {"h": "v"}, "timestamp": "2026-01-31T12:00:00.5Z"}\n'
         '{"key": "/w==", "key_encoding": "base64", "value": null, "timestamp": "2026-01-31T12:00:01Z"}\n'
+        '{"value": "v", "headers": [["hop", "1"], ["id", "x"], ["hop", "2"]], "timestamp": "2026-01-31T12:00:01Z"}\n'
     )
     cluster.ok("publish", "copy/a", "--format", "jsonl", stdin=text.encode())
     first = cluster.ok("subscribe", "copy/a")
@@ -152,16 +154,32 @@ def test_ctrl_c_while_publishing_ends_quietly(cluster: Cluster) -> None:
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(cluster: Cluster) -> None:
+    """And the group keeps no more than a pipe had room for: records that were not written are not acknowledged. A
+    container as a rule has no buffer.
+    """
     cluster.ok("topic", "create", "test/pipe")
     cluster.ok("publish", "test/pipe", stdin=b"x" * 99 + b"\n" + b"y\n" * 500_000)
-    command = [*COMMAND, "--bootstrap", cluster.addresses, "subscribe", "test/pipe", "--format", "raw"]
-    reader = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    command = [
+        *COMMAND,
+        "--bootstrap",
+        cluster.addresses,
+        "subscribe",
+        "test/pipe",
+        "--format",
+        "raw",
+        "--group",
+        "pipe",
+    ]
+    env = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    reader = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
     assert reader.stdout is not None
     assert reader.stderr is not None
     assert reader.stdout.readline() == b"x" * 99 + b"\n"
     reader.stdout.close()
     assert reader.stderr.read() == b""
     assert reader.wait(20) == 0
+    (topic,) = json.loads(cluster.ok("group", "describe", "pipe", "--output", "json"))["topics"]
+    assert topic["segments"][0]["committed"] <= 2 + (64 << 10) // 2
 
 
 def test_settings_by_name_are_kept_shown_changed_and_removed(cluster: Cluster) -> None:

@@ -1,6 +1,7 @@
 """What `subscribe --format jsonl` prints, `publish --format jsonl` takes back unchanged."""
 
 import json
+import math
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from seaweedmq.cli.records import json_in, json_out
 from seaweedmq.cli.records.source import open_source
+from seaweedmq.codec.foreign_text import MARK
 from seaweedmq.errors import InvalidArgument
 
 MOMENT = datetime(2026, 1, 31, 12, 0, 0, 250_000, UTC)
@@ -26,7 +28,12 @@ ENVELOPE = [
 ]
 PLAIN = pa.schema([*ENVELOPE, pa.field("_value", pa.binary())])
 
-Record = tuple[bytes | None, bytes | None, dict[str, bytes | None]]
+Headers = dict[str, bytes | None] | list[tuple[str, bytes | None]]
+Record = tuple[bytes | None, bytes | None, Headers]
+
+
+def pairs_of(headers: Headers) -> list[tuple[str, bytes | None]]:
+    return list(headers.items()) if isinstance(headers, dict) else headers
 
 
 def batch_of(records: Sequence[Record]) -> pa.RecordBatch:
@@ -36,7 +43,7 @@ def batch_of(records: Sequence[Record]) -> pa.RecordBatch:
         pa.array(range(7, 7 + len(records)), pa.int64()),
         pa.array([MOMENT] * len(records), json_in.TIMESTAMP),
         pa.array(keys, pa.binary()),
-        pa.array([list(h.items()) or None for h in headers], json_in.HEADERS),
+        pa.array([pairs_of(h) or None for h in headers], json_in.HEADERS),
         pa.array(values, pa.binary()),
     ]
     return pa.record_batch(columns, schema=PLAIN)
@@ -78,8 +85,16 @@ def test_bytes_that_are_no_text_are_base64_and_say_so() -> None:
     assert record["headers_encoding"] == {"h": "base64"}
 
 
-header_maps = st.dictionaries(st.text(max_size=5), st.none() | st.binary(max_size=5), max_size=3)
-records = st.tuples(st.none() | st.binary(max_size=9), st.none() | st.binary(max_size=20), header_maps)
+def test_repeated_headers_print_as_pairs_in_their_order() -> None:
+    """Tracing and retry topics have them: an object would keep the last of a name only."""
+    repeated: Headers = [("hop", b"1"), ("id", b"\xfd"), ("hop", None)]
+    record = json.loads(json_out.lines(batch_of([(None, b"v", repeated)])))
+    assert record["headers"] == [["hop", "1"], ["id", "/Q==", "base64"], ["hop", None]]
+    assert "headers_encoding" not in record
+
+
+headers = st.lists(st.tuples(st.text(max_size=2), st.none() | st.binary(max_size=5)), max_size=3)
+records = st.tuples(st.none() | st.binary(max_size=9), st.none() | st.binary(max_size=20), headers)
 
 
 @given(st.lists(records, min_size=1, max_size=20))
@@ -91,8 +106,7 @@ def test_any_record_survives_the_round_trip(tmp_path_factory: pytest.TempPathFac
     for name in ("_key", "_value", "_timestamp"):
         assert table.column(name).to_pylist() == printed.column(name).to_pylist()
     if "_headers" in table.column_names:
-        headers = [dict(items or []) for items in table.column("_headers").to_pylist()]
-        assert headers == [record[2] for record in rows]
+        assert [items or [] for items in table.column("_headers").to_pylist()] == [record[2] for record in rows]
     else:
         assert not any(record[2] for record in rows)
 
@@ -120,7 +134,9 @@ def test_key_publishes_whole_objects(tmp_path: Path) -> None:
         (b'{"value": "/", "value_encoding": "base64"}', None, "line 1: value is marked as base64"),
         (b'{"value": "/", "value_encoding": "hex"}', None, "value_encoding 'hex' is not known"),
         (b'{"value": "a", "timestamp": "noon"}', None, "line 1: timestamp 'noon'"),
-        (b'{"value": "a", "headers": ["x"]}', None, "line 1: headers is not an object"),
+        (b'{"value": "a", "headers": ["x"]}', None, "line 1: header 'x' is not"),
+        (b'{"value": "a", "headers": [["x", "y", "hex"]]}', None, "line 1: header 'x'_encoding 'hex' is not known"),
+        (b'{"value": "a", "headers": "x"}', None, "line 1: headers is neither an object nor a list"),
         (b'{"id": 1}\n{"n": 1}\n', "id", "line 2 has no field 'id'"),
     ],
 )
@@ -196,12 +212,59 @@ def test_a_row_that_does_not_fit_is_named(tmp_path: Path, text: bytes, message: 
         read(tmp_path / "r", text, COLUMNS)
 
 
-def test_numbers_json_does_not_know_are_null() -> None:
-    schema = pa.schema([pa.field("x", pa.float64())])
-    envelope = batch_of([(None, None, {})] * 2).drop_columns(["_value"])
-    columns = [*envelope.columns, pa.array([float("nan"), float("inf")])]
-    text = json_out.lines(pa.record_batch(columns, schema=pa.schema([*ENVELOPE, *schema])))
-    assert [json.loads(line)["value"] for line in text.splitlines()] == [{"x": None}, {"x": None}]
+NUMBERS = [1.5, math.nan, math.inf, -math.inf, None]
+FLOATS = pa.schema(
+    [
+        ("double", pa.float64()),
+        ("float", pa.float32()),
+        ("list", pa.list_(pa.float64())),
+        ("struct", pa.struct([("x", pa.float64()), ("name", pa.string())])),
+        ("text", pa.string()),
+    ]
+)
+
+
+def test_numbers_that_json_lacks_come_back_as_they_were(tmp_path: Path) -> None:
+    rows = [{"double": x, "float": x, "list": [x], "struct": {"x": x, "name": "NaN"}, "text": "NaN"} for x in NUMBERS]
+    columns = pa.RecordBatch.from_pylist(rows, schema=FLOATS)
+    envelope = batch_of([(None, None, {})] * len(rows)).drop_columns(["_value"])
+    text = json_out.lines(
+        pa.record_batch([*envelope.columns, *columns.columns], schema=pa.schema([*ENVELOPE, *FLOATS]))
+    )
+    printed = [json.loads(line, parse_constant=pytest.fail)["value"]["double"] for line in text.splitlines()]
+    assert printed == [1.5, "NaN", "Infinity", "-Infinity", None]
+    assert str(read(tmp_path / "r", text, FLOATS).select(FLOATS.names).to_pylist()) == str(rows)
+    bare = read(tmp_path / "r", b'{"double": NaN}\n{"double": -Infinity, "float": 2}\n', FLOATS)
+    assert str(bare["double"].to_pylist()) == "[nan, -inf]"
+    assert bare["float"].to_pylist() == [None, 2.0]
+    with pytest.raises(InvalidArgument, match="line 2 does not fit the topic's schema"):
+        read(tmp_path / "r", b'{"double": "NaN"}\n{"double": "nothing"}\n', FLOATS)
+
+
+OBJECTS = [b'{"id": "a", "count": 1}', b'{"id": "b", "count": 2}']
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        MARK + b"\n".join(OBJECTS) + b"\n",
+        b"\r\n".join(OBJECTS) + b"\r\n",
+        MARK + b" \r\n\t".join(OBJECTS),
+        MARK + b"\r\n" + b"\r\n".join(OBJECTS),
+    ],
+)
+def test_marks_and_returns_of_windows_are_no_part_of_an_object(tmp_path: Path, text: bytes) -> None:
+    table = read(tmp_path / "r", text, key="id")
+    assert table.to_pydict() == {"_key": [b"a", b"b"], "_value": OBJECTS}
+    schema = pa.schema([("id", pa.string()), ("count", pa.int64())])
+    assert read(tmp_path / "r", text, schema)["count"].to_pylist() == [1, 2]
+
+
+def test_what_no_text_or_column_can_hold_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="line 2: value has half a pair of surrogates"):
+        read(tmp_path / "r", b'{"value": "a"}\n{"value": "\\ud800"}\n')
+    with pytest.raises(InvalidArgument, match=r"'for' is duration.us.*--format parquet or arrow"):
+        read(tmp_path / "r", b'{"for": 1}\n', pa.schema([("id", pa.int64()), ("for", pa.duration("us"))]))
 
 
 @pytest.mark.parametrize("blank", [b"", b"   ", b"\r", b"\t\r"])

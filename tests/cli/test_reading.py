@@ -99,7 +99,7 @@ def test_csv_takes_its_types_from_the_topic(tmp_path: Path) -> None:
 
 def test_csv_that_does_not_fit_names_the_column(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("id\n1\nx\n")
-    with pytest.raises(InvalidArgument, match=r"t\.csv can not be read as csv.*x"):
+    with pytest.raises(InvalidArgument, match=r"t\.csv cannot be read as csv.*x"):
         all_rows(InputFormat.CSV, tmp_path / "t.csv", pa.schema([("id", pa.int32())]))
 
 
@@ -125,7 +125,7 @@ def test_arrow_files_and_streams_are_told_apart(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [InputFormat.PARQUET, InputFormat.ARROW])
 def test_a_file_of_another_format_is_refused(tmp_path: Path, kind: InputFormat) -> None:
     (tmp_path / "t").write_text("not a table of any kind\n")
-    with pytest.raises(InvalidArgument, match=f"can not be read as {kind}"):
+    with pytest.raises(InvalidArgument, match=f"cannot be read as {kind}"):
         all_rows(kind, tmp_path / "t")
 
 

@@ -1,5 +1,7 @@
 """`seaweedmq table import`, into a real cluster: every row of a good file, and nothing of a bad one."""
 
+import csv
+import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -146,3 +148,76 @@ def test_a_bad_file_is_one_error_and_nothing_of_it_is_published(target: Target, 
     for topic in (typed, fresh, other):
         assert len(target.table(topic)) == 0
         assert target.staged(topic) == []
+
+
+def test_files_that_people_have_arrive_whole(target: Target, tmp_path: Path) -> None:
+    """Line breaks in texts, other separators, any name of a file, and folders that stand for columns."""
+    rows = [(1, "plain"), (2, 'Dear all,\r\n"yours", B'), (3, "two\nlines"), (4, "last")]
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([("id", "note"), *rows])
+    odd = tmp_path / "50% #1 x"
+    odd.mkdir()
+    (odd / "a b.csv").write_text(text.getvalue(), newline="")
+    (odd / "aXb.csv").write_text("id,note\n5,five\n")
+    (tmp_path / "semicolons.csv").write_text(text.getvalue().replace(",", ";"), newline="")
+    for day in (1, 2):
+        folder = tmp_path / "my sales" / f"day={day}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"id": [day * 10, day * 10 + 1]}), folder / "part-0.parquet")
+    days = [str(tmp_path / "my sales" / f"day={day}") for day in (1, 2)]
+    names = ("odd", "semicolons", "folder", "folders", "typed")
+    topics = dict(zip(names, (f"import/whole-{name}" for name in names), strict=True))
+    target.client.admin.create_topics([topic for name, topic in topics.items() if name != "typed"])
+    target.client.admin.create_topic(topics["typed"], schema=pa.schema([("id", pa.int64())]))
+    done = target.imports(
+        (topics["odd"], str(tmp_path / "50*"), "--format", "csv"),
+        (topics["semicolons"], str(tmp_path / "semicolons.csv"), "--format", "csv", "--separator", ";"),
+        (topics["folder"], str(tmp_path / "my sales"), "--key", "day"),
+        (topics["folders"], *days),
+        (topics["typed"], days[0]),
+    )
+    assert [(each.status, each.stderr) for each in done] == [(0, "")] * 5
+    assert target.table(topics["odd"]).select(["id", "note"]).to_pylist() == [
+        {"id": number, "note": note} for number, note in [*rows, (5, "five")]
+    ]
+    semicolons = target.table(topics["semicolons"]).column("note").to_pylist()
+    assert semicolons == [note.replace(",", ";") for _, note in rows]
+    for name in ("folder", "folders"):
+        table = target.table(topics[name])
+        assert (table["id"].to_pylist(), table["day"].to_pylist()) == ([10, 11, 20, 21], [1, 1, 2, 2])
+    assert target.table(topics["folder"])["_key"].to_pylist() == [b"1", b"1", b"2", b"2"]
+    assert target.table(topics["typed"])["id"].to_pylist() == [10, 11]
+
+
+def test_files_whose_rows_would_be_cut_or_lost_are_refused_with_the_remedy(target: Target, tmp_path: Path) -> None:
+    topic = "import/refused"
+    target.client.admin.create_topic(topic)
+    texts = {
+        "open.csv": b'id,note\n1,"open\n2,b\n',
+        "backslash.csv": b'id,note\n1,"say \\"hi\\" to all"\n',
+        "latin.csv": b"id,note\n1,gr\xfc\xdfe\n",
+        "semicolons.csv": b"id;note\n1;a\n",
+        "_hidden.csv": b"id,note\n1,a\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_bytes(text)
+    times = tmp_path / "times.parquet"
+    pq.write_table(pa.table({"id": [1], "at": pa.array([1], pa.timestamp("ns"))}), times)
+    inside = tmp_path / "lists.parquet"
+    pq.write_table(pa.table({"id": [1], "when": pa.array([[1]], pa.list_(pa.timestamp("ns")))}), inside)
+    cases = [
+        (("open.csv", "--format", "csv"), "open.csv can not be read as csv: line 2: a quotation mark"),
+        (("backslash.csv", "--format", "csv"), "line 2, column 2: text follows the closing quotation mark"),
+        (("latin.csv", "--format", "csv"), "line 2, column 'note' is not UTF-8: save it as UTF-8"),
+        (("semicolons.csv", "--format", "csv"), "one column, 'id;note': give --separator ';'"),
+        (("_hidden.csv", "--format", "csv"), "_hidden.csv is passed over by Spark"),
+        (("times.parquet",), "columns that Spark does not read: 'at' (Timestamp("),
+        (("lists.parquet",), "columns that Spark does not read: 'when' (Timestamp("),
+    ]
+    given = [(topic, str(tmp_path / name), *more) for (name, *more), _ in cases]
+    for (arguments, said), done in zip(cases, target.imports(*given), strict=True):
+        assert done.status == 1, arguments
+        assert said in done.error
+        for noise in ("internal", "Traceback", "Exception"):
+            assert noise not in done.error
+    assert len(target.table(topic)) == 0

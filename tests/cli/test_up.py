@@ -115,16 +115,23 @@ def test_a_kafka_port_in_use_is_named(tmp_path: Path) -> None:
     assert f"port {first} is not free (Address already in use): choose others with --kafka-port" in done.stderr
 
 
+def test_ports_that_overlap_are_refused(tmp_path: Path) -> None:
+    done = run("up", "--port", "17777", "--kafka-port", "17779", "--data", str(tmp_path / "data"))
+    assert done.status == 1
+    assert "--port 17777 and --kafka-port 17779 overlap, each is the first of 3" in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
 def test_a_data_folder_in_use_is_refused(tmp_path: Path) -> None:
     with running_cluster(tmp_path / "data"):
-        done = run("up", "--brokers", "1", "--port", str(free_ports(1)), "--data", str(tmp_path / "data"))
+        done = run("up", "--brokers", "1", "--port", "0", "--data", str(tmp_path / "data"))
         assert done.status == 1
         assert "is in use by another cluster" in done.stderr
 
 
 def test_a_data_folder_that_can_not_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    done = run("up", "--port", str(free_ports(3)), "--data", str(tmp_path / "file" / "data"))
+    done = run("up", "--port", "0", "--data", str(tmp_path / "file" / "data"))
     assert done.status == 1
     assert f"data folder {tmp_path / 'file' / 'data'} can not be used" in done.stderr
 

@@ -1,6 +1,7 @@
 """What a client does about what it opened."""
 
 import asyncio
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -61,3 +62,65 @@ async def test_closing_the_client_does_not_repeat_what_closing_a_member_said(
         subscriber = await client.subscriber(TOPIC, group="billing", max_deliveries=3)
         with pytest.raises(Unavailable, match="a letter"):
             await subscriber.close()
+
+
+async def test_a_close_that_is_cancelled_goes_on_and_the_next_awaits_it(cluster: FakeCluster) -> None:
+    """``asyncio.timeout(5)`` around it, or a second Ctrl-C."""
+    here = asyncio.all_tasks()
+    client = await aio.connect("fake:9000", dialer=cluster.dialer(), env=environment(), config=QUICK)
+    await client.admin.create_topic(TOPIC)
+    publisher = await client.publisher(TOPIC, linger_s=3)
+    await (await publisher.send(b"first"))
+    waiting = await publisher.send(b"waits for its linger")
+    closing = asyncio.create_task(client.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait({closing})
+    assert closing.cancelled()
+    await client.close()
+    assert waiting.done()
+    assert asyncio.all_tasks() == here
+    await client.close()
+
+
+@pytest.mark.parametrize("group", [None, "billing"])
+async def test_closing_a_subscriber_can_be_cancelled_and_awaited_again(client: Client, group: str | None) -> None:
+    await client.admin.create_topic(TOPIC)
+    here = asyncio.all_tasks()
+    subscriber = await client.subscriber(TOPIC, group=group)
+    await asyncio.sleep(0.05)
+    closing = asyncio.create_task(subscriber.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait({closing})
+    await subscriber.close()
+    left = {task.get_name() for task in asyncio.all_tasks() - here}
+    assert not [name for name in left if TOPIC in name or "billing" in name]
+
+
+async def test_a_client_that_is_dropped_without_closing_says_what_it_loses(cluster: FakeCluster) -> None:
+    client = await aio.connect("fake:9000", dialer=cluster.dialer(), env=environment(), config=QUICK)
+    await client.admin.create_topic(TOPIC)
+    publisher = await client.publisher(TOPIC, linger_s=3)
+    await (await publisher.send(b"first"))
+    for number in range(10):
+        await publisher.send(b"%d" % number)
+    subscriber = await client.subscriber(TOPIC)
+    with pytest.warns(ResourceWarning) as warned:
+        del client
+    (warning,) = warned
+    assert str(warning.message) == (
+        f"client of fake:9000 was not closed, with its publisher of {TOPIC} (10 records not acknowledged), with its "
+        f"subscriber of {TOPIC}: await its close(), or use async with"
+    )
+    await publisher.close()
+    await subscriber.close()
+
+
+async def test_a_client_that_was_closed_is_dropped_without_a_word(cluster: FakeCluster) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        async with aio.connect("fake:9000", dialer=cluster.dialer(), env=environment(), config=QUICK) as client:
+            await client.admin.create_topic(TOPIC)
+            await client.publisher(TOPIC)
+        del client

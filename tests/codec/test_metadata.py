@@ -167,6 +167,7 @@ def test_the_keys_are_these() -> None:
     assert keys.broker_key("b-1") == "/seaweedmq/brokers/b-1"
     assert keys.left_key("b-1") == "/seaweedmq/left/b-1"
     assert keys.address_key("127.0.0.1:17777") == "/seaweedmq/addresses/127.0.0.1:17777"
+    assert keys.kafka_address_key("127.0.0.1:9092") == "/seaweedmq/addresses/kafka/127.0.0.1:9092"
     assert keys.topic_key(ORDERS) == "/seaweedmq/topics/shop/orders"
     assert keys.segment_key(ORDERS, 4) == "/seaweedmq/segments/shop/orders/0000000004"
     assert keys.low_watermarks_key(ORDERS) == "/seaweedmq/low/shop/orders"

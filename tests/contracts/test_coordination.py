@@ -172,6 +172,22 @@ async def test_two_brokers_with_one_address_are_refused(backend: Backend) -> Non
     await first.close()
 
 
+async def test_two_brokers_with_one_address_for_kafka_clients_are_refused(backend: Backend) -> None:
+    first, second, third = (Session(backend.client(), TTL_S, random.Random(n)) for n in range(3))
+    advertised = {"kafka_address": "localhost:9092"}
+    await first.open(replace(broker("first", "h:1"), **advertised))
+    with pytest.raises(AlreadyExists, match=r"localhost:9092 for Kafka clients is held by the running broker first"):
+        await second.open(replace(broker("second", "h:2"), **advertised))
+    assert not second.alive()
+    assert await backend.client().get(keys.address_key("h:2")) is None
+    await first.close()
+
+    await third.open(replace(broker("third", "h:2"), **advertised))
+
+    assert third.alive()
+    await third.close()
+
+
 async def test_of_brokers_that_start_at_once_with_one_address_one_gets_it(backend: Backend) -> None:
     sessions = [Session(backend.client(), TTL_S, random.Random(n)) for n in range(4)]
     opened = await asyncio.gather(

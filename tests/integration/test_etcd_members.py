@@ -10,7 +10,7 @@ import pytest
 
 from seaweedmq import aio
 from seaweedmq.coordination.local import LocalEtcd
-from seaweedmq.runtime.free_ports import free_ports
+from seaweedmq.runtime.free_ports import ReservedPort
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -22,15 +22,14 @@ RECORDS = 20
 class Member(LocalEtcd):
     """One etcd process of several."""
 
-    def __init__(self, directory: Path, name: str, peers: Mapping[str, int]) -> None:
+    def __init__(self, directory: Path, name: str, peers: Mapping[str, ReservedPort]) -> None:
         super().__init__(directory / name, fsync=False)
         self._name = name
         self._peers = peers
-        """Peer port of each member; its client port is the one before."""
-        self._ports = (peers[name] - 1, peers[name])
+        self._ports = (ReservedPort(), peers[name])
 
-    def _arguments(self, client_port: int, peer_port: int) -> list[str]:
-        members = ",".join(f"{name}=http://127.0.0.1:{port}" for name, port in self._peers.items())
+    def _arguments(self, client_port: ReservedPort, peer_port: ReservedPort) -> list[str]:
+        members = ",".join(f"{name}=http://{port.address}" for name, port in self._peers.items())
         alone = super()._arguments(client_port, peer_port)
         kept = [argument for argument in alone if not argument.startswith(("--name=", "--initial-cluster="))]
         return [*kept, f"--name={self._name}", f"--initial-cluster={members}"]
@@ -39,7 +38,7 @@ class Member(LocalEtcd):
 @contextlib.asynccontextmanager
 async def running_members(directory: Path) -> AsyncIterator[list[Member]]:
     """Three started members; killed at the end."""
-    peers = {name: free_ports(2) + 1 for name in NAMES}
+    peers = {name: ReservedPort() for name in NAMES}
     members = [Member(directory, name, peers) for name in NAMES]
     try:
         await asyncio.gather(*(member.start() for member in members))
@@ -51,7 +50,8 @@ async def running_members(directory: Path) -> AsyncIterator[list[Member]]:
 @contextlib.asynccontextmanager
 async def running_broker(directory: Path, etcd: str) -> AsyncIterator[str]:
     """A started broker with a short lease; its address."""
-    address = f"127.0.0.1:{free_ports(1)}"
+    port = ReservedPort()
+    address = port.address
     command = ["broker", "--etcd", etcd, "--storage", str(directory / "storage"), "--listen", address]
     log = directory / "broker.log"
     (directory / "storage").mkdir()

@@ -472,12 +472,11 @@ async def test_a_full_disk_stops_publishers_until_there_is_room_again(tmp_path: 
             with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
                 while True:
                     file.write(bytes(4096))
-            await asyncio.sleep(1)
+            remedy = "No space left on device; free space on it or raise its size"
+            await until(lambda: remedy in alone.log_end(alone.nodes[0]), 20)
             full = load.acknowledged
             await asyncio.sleep(1)
             assert load.acknowledged - full < 100, "the disk is full, where do they go?"
-            log = alone.log_end(alone.nodes[0])
-            assert "No space left on device; free space on it or raise its size" in log
             filler.unlink()
         assert alone.nodes[0].pid is not None
 

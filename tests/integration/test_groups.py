@@ -170,6 +170,7 @@ async def test_handlers_and_the_death_of_the_leader(cluster: Cluster, client: ai
     await publish(client, "it/handled", 1_000, segments=3)
     running: dict[bytes | None, int] = defaultdict(int)
     done: dict[bytes | None, list[int]] = defaultdict(list)
+    has_begun = asyncio.Event()
 
     async def handler(message: Message) -> None:
         assert not running[message.key]
@@ -177,10 +178,11 @@ async def test_handlers_and_the_death_of_the_leader(cluster: Cluster, client: ai
         await asyncio.sleep(0.005)
         running[message.key] -= 1
         done[message.key].append(int(message.value))
+        has_begun.set()
 
     async with client.subscriber("it/handled", group=GROUP, start="earliest", stop_at="latest") as subscriber:
         handling = asyncio.create_task(subscriber.handle(handler, concurrency=8))
-        await asyncio.sleep(0.3)
+        await has_begun.wait()
         leader = await cluster.leader()
         assert leader is not None
         await cluster.kill(leader)

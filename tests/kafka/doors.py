@@ -55,8 +55,12 @@ class Door:
         self._line.join(api)
         return request
 
+    async def begin(self, request: Request) -> Any:
+        """Hand over a request, and return what its handler does: of Produce an awaitable of the reply."""
+        return await self._handlers[request.api](request)
+
     async def _answer(self, api: API, request: Request) -> Any:
-        reply = await self._handlers[api](request)
+        reply = await self.begin(request)
         if api is API.PRODUCE:
             reply = await reply
         if isinstance(reply, EncodedReply):

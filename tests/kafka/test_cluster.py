@@ -145,6 +145,41 @@ async def test_a_topic_that_is_asked_for_is_created(bed: Bed) -> None:
 
 
 @story
+async def test_one_client_gets_only_so_many_topics_created_in_a_minute(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    (office,) = await offices(bed, 1, replace(CONFIG, kafka_auto_create_per_minute_max=6, kafka_partitions_default=1))
+    names = [f"t{number}" for number in range(20)]
+
+    async def created() -> int:
+        found = codes(await ask(office, named(*names), create=True))
+        assert {code for _, code in found} <= {Code.NONE, Code.UNKNOWN_TOPIC_OR_PARTITION}
+        return sum(code == Code.NONE for _, code in found)
+
+    assert await created() == 6
+    assert await created() == 6
+    await asyncio.sleep(30)
+    assert await created() == 9
+    said = [record.message for record in caplog.records if "kafka_auto_create_per_minute_max" in record.message]
+    assert len(said) == 1, "once a minute"
+    assert (
+        "14 of 20, the first kafka/t6: kafka_auto_create_per_minute_max is 6: create them with CreateTopics" in said[0]
+    )
+
+
+@story
+async def test_topics_leave_room_for_that_of_the_groups(bed: Bed) -> None:
+    config = replace(CONFIG, kafka_listen="127.0.0.1:0", open_segments_max=20, kafka_internal_partitions=4)
+    (office,) = await offices(bed, 1, replace(config, kafka_partitions_default=2))
+    names = [f"t{number}" for number in range(20)]
+    found = codes(await ask(office, named(*names), create=True))
+    assert [code for _, code in found] == [Code.NONE] * 8 + [Code.INVALID_TOPIC_EXCEPTION] * 12
+    reply = await office.ask(API.FIND_COORDINATOR, 2, key="billing", key_type=0)
+    assert reply.error_code == Code.NONE, reply.error_message
+    assert len(office.host.inspect.view.open_of(TopicName("kafka", "__consumer_offsets"))) == 4
+
+
+@story
 async def test_before_version_4_everybody_wants_topics_created(bed: Bed) -> None:
     (office,) = await offices(bed, 1)
     assert codes(await office.ask(API.METADATA, 3, topics=named("orders"))) == [("orders", Code.NONE)]

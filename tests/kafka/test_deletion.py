@@ -14,15 +14,20 @@ ORDERS = TopicName("kafka", "orders")
 ALL = -1
 
 
-async def office_with_records(bed: Bed, brokers: int = 1, **settings: Any) -> Office:
+async def office_with_records(bed: Bed, **settings: Any) -> Office:
     """Of three partitions the first two hold ten and five records."""
-    office, *_ = await offices(bed, brokers)
+    [office] = await offices_with_records(bed, 1, **settings)
+    return office
+
+
+async def offices_with_records(bed: Bed, brokers: int, **settings: Any) -> list[Office]:
+    office, *others = await offices(bed, brokers)
     await bed.topic(office.host, ORDERS, partitions=3, **settings)
     for partition, count in ((0, 10), (1, 5)):
         primary = await bed.primary(office.host, ORDERS, partition)
         publisher = await primary.publisher(partition + 1, name=ORDERS, segment=partition)
         await publisher.store(1, count, slots=(partition, partition), histogram=(0,) * 16)
-    return office
+    return [office, *others]
 
 
 async def delete(office: Office, before: dict[int, int], name: str = "orders", version: int = 2) -> dict[int, Any]:
@@ -64,10 +69,14 @@ async def test_partitions_never_begin_earlier_again(bed: Bed) -> None:
 
 
 @story
-async def test_any_broker_is_asked(bed: Bed) -> None:
-    office = await office_with_records(bed, brokers=3)
-    assert await delete(office, {0: 4, 1: ALL, 2: 0}) == {0: 4, 1: 5, 2: 0}
-    assert begins(office) == (4, 5)
+async def test_the_leader_of_a_partition_deletes_its_records_and_no_other_broker(bed: Bed) -> None:
+    opened = await offices_with_records(bed, 3)
+    asked, begin = {0: 4, 1: ALL, 2: 0}, {0: 4, 1: 5, 2: 0}
+    for office in opened:
+        mine = {p for p in asked if await bed.primary(office.host, ORDERS, p) is office.host}
+        said = await delete(office, asked)
+        assert said == {p: begin[p] if p in mine else Code.NOT_LEADER_OR_FOLLOWER for p in asked}
+    assert begins(opened[0]) == (4, 5)
 
 
 @story

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from seaweedmq.kafka.fetch_memory import SMALL_BYTES, FetchMemory
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.model.config import MIB
 from seaweedmq.model.topic import TopicName
@@ -76,9 +77,9 @@ async def test_a_client_that_goes_gives_back_what_was_held_for_it(bed: Bed) -> N
     memory = door.rooms.fetch_memory
 
     waiting = asyncio.create_task(door.fetch("orders", 0, 0, wait_ms=60_000, min_bytes=LIMIT_BYTES))
-    await bed.until(lambda: memory.used >= BATCHES * BATCH_BYTES)
+    await asyncio.sleep(1)
+    assert memory.used == 0, "it waits for more, and holds no records meanwhile"
     await gone(waiting)
-    assert memory.used == 0, "it waited for more"
 
     door.reads.clear()
     unsent = asyncio.create_task(read(door))
@@ -104,3 +105,49 @@ async def gone(fetch: "asyncio.Task[object]") -> None:
     fetch.cancel()
     await asyncio.wait({fetch})
     assert fetch.cancelled()
+
+
+async def test_a_large_first_batch_waits_until_others_have_read_theirs() -> None:
+    memory = FetchMemory(LIMIT_BYTES)
+    holding, large, larger, small = (memory.reply() for _ in range(4))
+    holding.hold(LIMIT_BYTES // 2)
+    waiting = [
+        asyncio.create_task(large.first_batch(LIMIT_BYTES * 3 // 4)),
+        asyncio.create_task(larger.first_batch(2 * LIMIT_BYTES)),
+    ]
+    await asyncio.sleep(0)
+    await small.first_batch(SMALL_BYTES)
+    assert memory.used == LIMIT_BYTES // 2
+    holding.release()
+    await waiting[0]
+    assert (memory.used, waiting[1].done()) == (LIMIT_BYTES * 3 // 4, False)
+    large.release()
+    await waiting[1]
+    assert memory.used == 2 * LIMIT_BYTES, "it is let in alone"
+    larger.release()
+    assert memory.used == 0
+
+
+async def test_who_waits_for_memory_and_goes_lets_the_next_one_in() -> None:
+    memory = FetchMemory(LIMIT_BYTES)
+    holding, first, second = (memory.reply() for _ in range(3))
+    holding.hold(LIMIT_BYTES // 2)
+    tasks = [asyncio.create_task(one.first_batch(size)) for one, size in ((first, LIMIT_BYTES), (second, 100_000))]
+    await asyncio.sleep(0)
+    assert not tasks[1].done()
+    tasks[0].cancel()
+    await asyncio.wait(tasks)
+    assert (first.held, second.held) == (0, 100_000)
+    first.release()
+    second.release()
+    holding.release()
+    assert memory.used == 0
+
+
+async def test_what_a_reply_reserved_counts_for_its_first_batch() -> None:
+    memory = FetchMemory(LIMIT_BYTES)
+    reply = memory.reply()
+    assert reply.reserve(LIMIT_BYTES) == LIMIT_BYTES
+    await reply.first_batch(LIMIT_BYTES)
+    await reply.first_batch(2 * LIMIT_BYTES)
+    assert memory.used == 2 * LIMIT_BYTES

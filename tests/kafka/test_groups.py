@@ -265,7 +265,6 @@ async def test_joining_in_a_way_that_is_refused(bed: Bed, version: int) -> None:
     _, gateway = await one(bed)
     for refused, code in (
         ({"group_id": ""}, Code.INVALID_GROUP_ID),
-        ({"group_id": "g" * 250}, Code.INVALID_GROUP_ID),
         ({"session_timeout_ms": 1}, Code.INVALID_SESSION_TIMEOUT),
         ({"protocols": []}, Code.INCONSISTENT_GROUP_PROTOCOL),
         ({"member_id": "stranger"}, Code.UNKNOWN_MEMBER_ID),
@@ -283,8 +282,8 @@ async def test_names_that_are_too_long_are_refused_or_cut_and_harm_nobody(bed: B
     for refused, code in (
         ({"instance": "i" * 250}, Code.INVALID_REQUEST),
         ({"instance": ""}, Code.INVALID_REQUEST),
-        ({"protocol_type": "t" * 40_000}, Code.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocols": [make(name="n" * 40_000, metadata=b"")]}, Code.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_type": "t" * 32_000}, Code.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocols": [make(name="n" * 32_000, metadata=b"")]}, Code.INCONSISTENT_GROUP_PROTOCOL),
     ):
         assert (await join(gateway, 9, **refused)).error_code == code, refused
     reply = await join(gateway, 3, client_id="\u00fc" * 16_000)

@@ -13,6 +13,7 @@ from seaweedmq.codec.payload.batch import encode_frame, payload_schema
 from seaweedmq.codec.topic_schema import schema_to_bytes
 from seaweedmq.errors import StaleMetadata, Unavailable
 from seaweedmq.kafka.partitions import LeaderHint, Partitions
+from seaweedmq.kafka.reading import PartitionReader
 from seaweedmq.kafka.wire import messages
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API
@@ -21,10 +22,11 @@ from seaweedmq.model.config import KIB, MIB
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.publish import PublishFrames
 from seaweedmq.model.topic import Scaling, TopicName
+from seaweedmq.runtime.later import Later
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import Bed, story
 from tests.kafka.doors import NO_PRODUCER, Door, batch, doors, more_doors, records_of
-from tests.support.kafka_batches import GZIP
+from tests.support.kafka_batches import GZIP, batch_around, varint
 
 ORDERS = TopicName("kafka", "orders")
 EARLIEST_LOCAL, LATEST_TIERED = -4, -5
@@ -50,6 +52,18 @@ async def leader_of(bed: Bed, opened: list[Door], partition: int = 0) -> Door:
 def replicas_of(door: Door) -> int:
     """Of the partition's open segment, as its broker knows it; 0: there is none."""
     return sum(len(segment.replicas) for segment in door.host.inspect.view.open_of(ORDERS).values())
+
+
+@story
+async def test_a_reply_that_nobody_waits_for_any_more_may_be_dropped(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door)
+    make = messages.ProduceRequest.TopicProduceData
+    data = [make(name="orders", partition_data=[make.PartitionProduceData(index=0, records=batch(b"a"))])]
+    for acks in (0, -1):
+        request = door.request(API.PRODUCE, 9, acks=acks, timeout_ms=30_000, topic_data=data)
+        waiting = await bed.network.spawn(door.host.owner, door.begin(request))
+        assert isinstance(waiting, Later), "a coroutine that is never awaited leaves a warning"
 
 
 @story
@@ -107,6 +121,92 @@ async def test_a_fetch_that_gets_too_little_answers_in_time(bed: Bed) -> None:
     found = await door.fetch("orders", 0, 0, wait_ms=2_000, min_bytes=10_000)
     assert records_of(found.records) == [(0, None, b"little")]
     assert bed.loop.time() - began == pytest.approx(2.0, abs=0.2)
+
+
+@pytest.mark.parametrize("bytes_max", [100_000, 3_000])
+@story
+async def test_a_fetch_ends_at_once_where_there_is_more_than_its_reply_may_hold(bed: Bed, bytes_max: int) -> None:
+    """Whole batches stop short of the limit, and more than ``bytes_max`` never fits."""
+    [door] = await doors(bed)
+    await topic(bed, door)
+    for _ in range(8):
+        await door.produce("orders", 0, batch(b"x" * 2_000))
+    began = bed.loop.time()
+    found = await door.fetch(
+        "orders", 0, 0, wait_ms=60_000, min_bytes=10_000, partition_bytes_max=10_000, bytes_max=bytes_max
+    )
+    assert len(records_of(found.records)) == min(bytes_max, 10_000) // 2_100
+    assert bed.loop.time() - began < 1
+    door.host.broker.local.leads(ORDERS, 0).open_segment.evict(1 << 30)
+    assert records_of((await door.fetch("orders", 0, 7, wait_ms=60_000, min_bytes=10_000)).records)
+    assert bed.loop.time() - began < 2, "what is in files already is not waited for"
+
+
+@story
+async def test_fetches_that_wait_for_much_read_once(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door)
+    reads, read = list[int](), PartitionReader.read
+
+    async def counted(self: PartitionReader, partition: Any, offset: int, *rest: Any) -> Any:
+        reads.append(offset)
+        return await read(self, partition, offset, *rest)
+
+    monkeypatch.setattr(PartitionReader, "read", counted)
+    waiting = [asyncio.create_task(door.fetch("orders", 0, 0, wait_ms=60_000, min_bytes=18 * 1_100)) for _ in range(3)]
+    for _ in range(18):
+        await door.produce("orders", 0, batch(b"x" * 1_000))
+    assert not any(task.done() for task in waiting)
+    await door.produce("orders", 0, batch(b"x" * 1_000))
+    assert [len(records_of(found.records)) for found in await asyncio.gather(*waiting)] == [19] * 3
+    assert reads == [0] * 3
+
+
+@story
+async def test_a_partition_that_does_not_exist_does_not_end_the_wait_of_the_others(bed: Bed) -> None:
+    """A consumer that keeps a topic which was deleted would ask again thousands of times a second."""
+    [door] = await doors(bed)
+    await topic(bed, door, partitions=2)
+    make = messages.FetchRequest.FetchTopic
+
+    async def fetch(*partitions: int) -> dict[int, Code]:
+        parts = [
+            make.FetchPartition(
+                partition=number,
+                fetch_offset=0,
+                current_leader_epoch=-1,
+                last_fetched_epoch=-1,
+                log_start_offset=-1,
+                partition_max_bytes=1_000,
+            )
+            for number in partitions
+        ]
+        reply = await door.ask(
+            API.FETCH,
+            12,
+            replica_id=-1,
+            max_wait_ms=5_000,
+            min_bytes=1,
+            max_bytes=1_000,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=[make(topic="orders", partitions=parts)],
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+        return {one.partition_index: Code(one.error_code) for one in reply.responses[0].partitions}
+
+    began = bed.loop.time()
+    assert await fetch(0, 7) == {0: Code.NONE, 7: Code.UNKNOWN_TOPIC_OR_PARTITION}
+    assert bed.loop.time() - began == pytest.approx(5, abs=0.1)
+    assert await fetch(7) == {7: Code.UNKNOWN_TOPIC_OR_PARTITION}
+    assert bed.loop.time() - began == pytest.approx(5, abs=0.1), "as Apache Kafka: there is nothing to wait for"
+    waiting = asyncio.create_task(fetch(0, 1))
+    await asyncio.sleep(1)
+    await door.host.api.call(DeleteTopic(ORDERS))
+    assert set((await waiting).values()) == {Code.UNKNOWN_TOPIC_OR_PARTITION}
+    assert bed.loop.time() - began < 8
 
 
 @story
@@ -732,6 +832,106 @@ async def test_a_gap_behind_a_refused_batch_is_not_called_one(bed: Bed) -> None:
     assert (await other.produce("orders", 0, numbered[2])).error_code == Code.NOT_LEADER_OR_FOLLOWER
     assert (await other.produce("orders", 0, numbered[1])).base_offset == 1
     assert (await other.produce("orders", 0, numbered[2])).base_offset == 2
+
+
+@story
+async def test_what_is_rejected_for_itself_holds_up_nothing_behind_it(bed: Bed) -> None:
+    """Its client does not send it again: as in Apache Kafka a new producer begins with the next batch, and to a known
+    one the gap is reported."""
+    [door] = await doors(bed)
+    await topic(bed, door, configs=(("max.message.bytes", "1000"),))
+
+    async def codes(producer: int, *sizes: int) -> list[int]:
+        sent = [batch(bytes(size), producer=(producer, 0, n)) for n, size in enumerate(sizes)]
+        return [(await door.produce("orders", 0, one)).error_code for one in sent]
+
+    assert await codes(1_000, 5_000, 10, 20) == [Code.MESSAGE_TOO_LARGE, Code.NONE, Code.NONE]
+    gap = [Code.NONE, Code.MESSAGE_TOO_LARGE, Code.OUT_OF_ORDER_SEQUENCE_NUMBER]
+    assert await codes(1_001, 10, 5_000, 20) == gap
+
+
+@story
+async def test_what_does_not_come_again_holds_up_what_is_behind_it_for_a_minute(bed: Bed) -> None:
+    [door] = await doors(bed)
+    first, second = (batch(b"%d" % n, producer=(1_000, 0, n)) for n in (0, 1))
+    assert (await door.produce("orders", 0, first)).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+    await topic(bed, door)
+    assert (await door.produce("orders", 0, second)).error_code == Code.NOT_LEADER_OR_FOLLOWER
+    await asyncio.sleep(60)
+    assert (await door.produce("orders", 0, second)).base_offset == 0
+
+
+@story
+async def test_more_producers_than_a_broker_remembers_are_rejected_for_good(bed: Bed) -> None:
+    [door] = await doors(bed, producers_max=3)
+    await topic(bed, door)
+    for producer in range(1_000, 1_003):
+        assert (await door.produce("orders", 0, batch(b"a", producer=(producer, 0, 0)))).error_code == Code.NONE
+    said = await door.produce("orders", 0, batch(b"a", producer=(1_003, 0, 0)))
+    assert said.error_code == Code.POLICY_VIOLATION
+    assert "producers_max" in said.error_message
+    assert (await door.produce("orders", 0, batch(b"a", producer=(1_000, 0, 1)))).error_code == Code.NONE
+    assert (await door.produce("orders", 0, batch(b"no producer"))).error_code == Code.NONE
+
+
+@story
+async def test_a_producer_is_told_where_the_log_begins(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door)
+    for _ in range(3):
+        assert (await door.produce("orders", 0, batch(b"a", b"b"))).log_start_offset == 0
+    await door.host.api.call(RaiseLowWatermark(ORDERS, {0: 4}))
+    await bed.until(lambda: door.host.inspect.view.topics[ORDERS].low_watermarks)
+    assert (await door.produce("orders", 0, batch(b"a"))).log_start_offset == 4
+
+
+@story
+async def test_no_time_for_replicas_is_enough_where_there_are_none(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door)
+    for sent in (batch(b"a"), batch(b"a" * 5_000, codec=GZIP)):
+        assert (await door.produce("orders", 0, sent, timeout_ms=0)).error_code == Code.NONE
+
+
+@pytest.mark.parametrize(("acks", "code"), [(1, Code.NONE), (-1, Code.REQUEST_TIMED_OUT)])
+@story
+async def test_no_time_for_replicas_is_enough_where_none_are_waited_for(bed: Bed, acks: int, code: Code) -> None:
+    opened = await doors(bed, 2)
+    await topic(bed, opened[0], replicas=2)
+    leader = await leader_of(bed, opened)
+    said = await leader.produce("orders", 0, batch(b"a"), timeout_ms=0, acks=acks)
+    assert said.error_code == code
+
+
+@story
+async def test_records_at_fault_are_named(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door, configs=(("cleanup.policy", "compact"),))
+    said = await door.produce("orders", 0, batch(b"a", b"b", b"c", keys=[b"k", None, b"k"]))
+    assert said.error_code == Code.INVALID_RECORD
+    [error] = said.record_errors
+    assert (error.batch_index, "has no key" in error.batch_index_error_message) == (1, True)
+
+
+@story
+async def test_a_record_may_have_thousands_of_headers_whose_names_are_any_bytes(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door)
+    names = [b"\xff\xfe", *(b"n%d" % n for n in range(5_000))]
+    headers = b"".join(varint(len(name)) + name + varint(0) for name in names)
+    body = b"\0\0\0" + varint(1) + b"k" + varint(1) + b"v" + varint(len(names)) + headers
+    record = varint(len(body)) + body
+    assert (await door.produce("orders", 0, batch_around(record))).error_code == Code.NONE
+    assert record in bytes((await door.fetch("orders", 0, 0)).records)
+
+
+@story
+async def test_a_topic_may_take_larger_batches_than_brokers_do(bed: Bed) -> None:
+    [door] = await doors(bed, frame_bytes_max=100_000)
+    await topic(bed, door, configs=(("max.message.bytes", "2147483647"),))
+    assert (await door.produce("orders", 0, batch(bytes(99_000)))).error_code == Code.NONE
+    said = await door.produce("orders", 0, batch(bytes(100_000)))
+    assert (said.error_code, "frame_bytes_max" in said.error_message) == (Code.MESSAGE_TOO_LARGE, True)
 
 
 @pytest.mark.parametrize("kind", FileKind)

@@ -126,3 +126,33 @@ async def test_a_frame_that_is_damaged_is_an_error_for_each_and_nothing_is_kept(
         found = await asyncio.gather(*(reencoder.batches(UID, 0, frame(0)) for _ in range(2)), return_exceptions=True)
         assert [type(error) for error in found] == [Corrupt, Corrupt]
     assert records_of(b"".join(await reencoder.batches(UID, 0, frame(0))))[0][0] == 0
+
+
+async def test_large_frames_are_made_one_after_another(making: Making, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reencode, "LARGE_BYTES", 10_000)
+    reencoder = Reencoder(1 << 20)
+    making.go_on.clear()
+    large = [asyncio.create_task(reencoder.batches(UID, 0, frame(offset, size=20_000))) for offset in (0, 2, 4)]
+    small = asyncio.create_task(reencoder.batches(UID, 0, frame(6)))
+    await begun(making, 2)
+    await asyncio.sleep(0.05)
+    assert making.offsets == [0, 6]
+    making.go_on.set()
+    await asyncio.gather(*large, small)
+    assert sorted(making.offsets) == [0, 2, 4, 6]
+
+
+async def test_a_reader_that_goes_frees_the_turn_of_large_frames_once_its_thread_has_ended(
+    making: Making, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reencode, "LARGE_BYTES", 10_000)
+    reencoder = Reencoder(1 << 20)
+    making.go_on.clear()
+    leaving, staying = (asyncio.create_task(reencoder.batches(UID, 0, frame(at, size=20_000))) for at in (0, 2))
+    await begun(making)
+    leaving.cancel()
+    await asyncio.sleep(0.05)
+    assert making.offsets == [0], "the thread holds memory until it ends"
+    making.go_on.set()
+    assert await staying
+    assert leaving.cancelled()

@@ -12,6 +12,7 @@ from seaweedmq.kafka.wire.messages import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    MetadataRequest,
 )
 from seaweedmq.kafka.wire.versions import ADVERTISED
 from seaweedmq.model.calls import AlterTopic, DrainBroker
@@ -147,6 +148,27 @@ async def test_one_bad_topic_harms_no_other(bed: Bed) -> None:
 
 
 @story
+async def test_a_name_that_differs_in_dots_and_underscores_only_is_rejected(bed: Bed) -> None:
+    """Apache Kafka's metrics have one name for both."""
+    office, other = await offices(bed, 2)
+    await create(office, wanted("a.b_c"))
+    for name in ("a_b.c", "a.b.c", "a_b_c"):
+        code, words = await refused(other, wanted(name))
+        assert (code, "a.b_c in dots and underscores only" in words) == (Code.INVALID_TOPIC_EXCEPTION, True)
+        make = MetadataRequest.MetadataRequestTopic
+        asked = await other.ask(API.METADATA, 12, topics=[make(topic_id=None, name=name)])
+        assert asked.topics[0].error_code == Code.INVALID_TOPIC_EXCEPTION
+        asked = await other.ask(
+            API.METADATA, 12, topics=[make(topic_id=None, name=name)], allow_auto_topic_creation=False
+        )
+        assert asked.topics[0].error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+    (again,) = await create(other, wanted("a.b_c"))
+    assert again.error_code == Code.TOPIC_ALREADY_EXISTS
+    (apart,) = await create(other, wanted("a-b_c"))
+    assert apart.error_code == Code.NONE
+
+
+@story
 async def test_a_topic_that_is_there_is_not_created_again(bed: Bed) -> None:
     (office,) = await offices(bed, 1)
     await create(office, wanted())
@@ -193,7 +215,6 @@ async def test_a_name_twice_in_one_request_is_refused(bed: Bed) -> None:
         (wanted(retention_ms="soon"), Code.INVALID_CONFIG, "a whole number"),
         (wanted(retention_ms=None), Code.INVALID_CONFIG, "has no value"),
         (wanted(min_insync_replicas="2"), Code.INVALID_CONFIG, "the topic has 1 replicas"),
-        (wanted(max_message_bytes="70000"), Code.INVALID_CONFIG, "up to 65,536"),
         (wanted(assignments={0: [1]}), Code.INVALID_REQUEST, "leave these -1"),
         (wanted(partitions=-1, replicas=-1, assignments={1: [1]}), Code.INVALID_REPLICA_ASSIGNMENT, "name each once"),
         (wanted(partitions=-1, replicas=-1, assignments={0: []}), Code.INVALID_REPLICA_ASSIGNMENT, "are empty"),

@@ -53,7 +53,7 @@ def test_what_is_not_set_is_as_the_broker_says() -> None:
 
 @pytest.mark.parametrize(
     ("policy", "compacts", "expires"),
-    [("compact", True, False), ("delete", False, True), ("delete,compact", True, True)],
+    [("compact", True, False), ("delete", False, True), ("delete,compact", True, True), ("", False, False)],
 )
 def test_what_becomes_of_old_records(policy: str, compacts: bool, expires: bool) -> None:
     settings = settings_of((("cleanup.policy", policy),))
@@ -80,8 +80,7 @@ def test_what_becomes_of_old_records(policy: str, compacts: bool, expires: bool)
         ("local.retention.ms", "-3", "give a whole number from -2 on"),
         ("max.message.bytes", "", "give a whole number from 0 on"),
         ("message.timestamp.type", "createtime", "give CreateTime or LogAppendTime"),
-        ("cleanup.policy", "", "give delete, compact, or compact,delete"),
-        ("cleanup.policy", "delete;compact", "give delete, compact, or compact,delete"),
+        ("cleanup.policy", "delete;compact", "give delete, compact, both or nothing"),
         ("seaweedmq.auto.compact", "yes", "seaweedmq.auto.compact is 'yes': give true or false"),
         ("min.insync.replicas", "3", "min.insync.replicas of 3 with 2 replicas: nothing could ever be produced"),
     ],

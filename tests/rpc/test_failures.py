@@ -15,6 +15,7 @@ from seaweedmq.model.publish import PublishReady, PublishReply, PublishRequest
 from seaweedmq.model.subscribe import EARLIEST, SubscribeOpen, SubscribeRequest
 from seaweedmq.ports import BrokerApi
 from seaweedmq.rpc.client import GrpcDialer
+from seaweedmq.runtime.free_ports import ReservedPort
 from tests.rpc.fake_broker import NAME, OPEN, TOPIC
 
 pytestmark = pytest.mark.integration
@@ -83,7 +84,6 @@ async def test_a_broker_killed_under_a_flood_is_unavailable_at_once(remote: Proc
 async def test_a_frozen_broker_is_found_by_keepalive(remote: Process, dialer: GrpcDialer) -> None:
     broker = dialer.dial(remote.address)
     replies = await idle_publisher(broker)
-    await asyncio.sleep(1)
     remote.process.send_signal(signal.SIGSTOP)
     began = time.monotonic()
     with pytest.raises(Unavailable, match=remote.address):
@@ -107,8 +107,8 @@ async def test_a_silent_stream_lives_on_through_many_pings(remote: Process, dial
             await anext(replies)
 
 
-async def test_nobody_there_is_unavailable_within_the_deadline(dialer: GrpcDialer, unused_tcp_port: int) -> None:
+async def test_nobody_there_is_unavailable_within_the_deadline(dialer: GrpcDialer) -> None:
     began = time.monotonic()
-    with pytest.raises(Refused, match=f"127.0.0.1:{unused_tcp_port} is out of reach"):
-        await dialer.dial(f"127.0.0.1:{unused_tcp_port}").call(ListTopics())
+    with ReservedPort() as unused, pytest.raises(Refused, match=f"{unused.address} is out of reach"):
+        await dialer.dial(unused.address).call(ListTopics())
     assert time.monotonic() - began < 5.0

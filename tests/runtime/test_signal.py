@@ -36,3 +36,23 @@ async def test_who_gave_up_waiting_is_in_nobodys_way() -> None:
     signal.fire()
     await staying
     assert (await asyncio.gather(gone, return_exceptions=True))[0].__class__ is asyncio.CancelledError
+
+
+def test_a_listener_is_called_at_every_fire_until_it_is_removed() -> None:
+    signal, calls = Signal(), list[str]()
+
+    def first() -> None:
+        calls.append("first")
+        signal.unlisten(first)
+
+    def second() -> None:
+        calls.append("second")
+
+    signal.listen(first)
+    signal.listen(second)
+    signal.fire()
+    signal.fire()
+    signal.unlisten(second)
+    signal.unlisten(second)
+    signal.fire()
+    assert calls == ["first", "second", "second"]

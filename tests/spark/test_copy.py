@@ -263,9 +263,7 @@ class Changes:
     def kill_a_primary(self, topic: str) -> None:
         description = self._client.admin.describe_topic(topic)
         segment = self._rng.choice([s for s in description.segments if s.is_open])
-        port = int(description.addresses[segment.primary].rpartition(":")[2])
-        first = int(self._cluster.addresses.partition(",")[0].rpartition(":")[2])
-        os.kill(self._cluster.pids[port - first], signal.SIGKILL)
+        os.kill(self._cluster.pid_at(description.addresses[segment.primary]), signal.SIGKILL)
 
     def compact(self, topic: str) -> None:
         """There is something to merge within seconds, since logs are rolled all the time."""

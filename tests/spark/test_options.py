@@ -199,6 +199,24 @@ def test_times_that_end_before_they_begin_are_refused(what: str, start: str, end
     parse_options({**REQUIRED, f"starting{what}": end, f"ending{what}": end})  # of nothing to read there is no harm
 
 
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a, b", ("a", "b")),
+        ('["a,b", " a ", "["]', ("a,b", " a ", "[")),
+        ("[a], b", ("[a]", "b")),
+        ("[1]", ("[1]",)),
+    ],
+)
+def test_columns_are_named_with_commas_between_or_as_a_list(text: str, names: tuple[str, ...]) -> None:
+    assert parse_options({**REQUIRED, "columns": text}).shown.columns == names
+
+
+def test_a_list_that_names_a_column_twice_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="'columns' names a,b twice"):
+        parse_options({**REQUIRED, "columns": '["a,b", "a,b"]'})
+
+
 def test_a_stream_refuses_a_time_in_milliseconds_too() -> None:
     with pytest.raises(InvalidArgument, match=f"'startingTimestamp' is {NOON_MS}: numbers are microseconds since 1970"):
         parse_stream_options({**REQUIRED, "startingTimestamp": str(NOON_MS)})

@@ -4,11 +4,13 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType, VariantType
 
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.spark.sink_columns import SinkColumns, plan_columns
+from seaweedmq.spark.sink_columns import SinkColumns, check_kinds, plan_columns
 from seaweedmq.spark.sink_options import parse_sink_options
+from seaweedmq.spark.sink_publish import check_repeat
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 """As Kafka's sink takes them."""
@@ -63,8 +65,54 @@ def test_types_that_spark_lacks_are_written_if_the_values_fit() -> None:
         columns.fit(pa.RecordBatch.from_arrays(arrays, schema=given))
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        VariantType(),
+        ArrayType(VariantType()),
+        MapType(StringType(), StructType([StructField("x", VariantType())])),
+    ],
+)
+def test_columns_of_which_a_topic_would_get_sparks_inner_encoding_are_refused(kind: DataType) -> None:
+    given = StructType([StructField("id", StringType()), StructField("happened", kind)])
+    with pytest.raises(InvalidArgument, match=r"column 'happened' has values of type variant.*to_json"):
+        check_kinds(given)
+    check_kinds(StructType([StructField("tags", ArrayType(MapType(StringType(), StringType())))]))
+
+
+def test_a_null_that_the_topic_does_not_allow_is_refused_wherever_it_is() -> None:
+    topic = pa.schema([("numbers", pa.list_(pa.field("element", pa.int64(), nullable=False)))])
+    columns = planned({"numbers": pa.list_(pa.int64())}, topic)
+    assert fitted(columns, numbers=pa.array([[1], None])) == {"numbers": [[1], None]}
+    with pytest.raises(InvalidArgument, match="column 'numbers'"):
+        columns.fit(pa.record_batch({"numbers": pa.array([[1], [None]])}))
+
+
+@pytest.mark.parametrize(
+    ("number", "checkpoint", "last", "last_checkpoint", "said"),
+    [
+        (3, "/c", 4, "/c", "batches up to 4 of its query are published"),
+        (3, "", 4, "", "checkpoint .not known. is not written"),
+        (4, "/copy", 4, "/c", "a query with the checkpoint /c has written a batch of that number"),
+        (4, "/c", 4, "/c", None),
+        (4, "", 4, "/c", None),
+        (4, "/c", 4, "", None),
+    ],
+)
+def test_only_the_last_batch_is_repeated_and_by_its_own_query(
+    number: int, checkpoint: str, last: int, last_checkpoint: str, said: str | None
+) -> None:
+    """Otherwise the rows of a query that resumes from a copied checkpoint would be dropped as repeats."""
+    if said is None:
+        check_repeat(number, checkpoint, last, last_checkpoint)
+        return
+    with pytest.raises(InvalidArgument, match=said):
+        check_repeat(number, checkpoint, last, last_checkpoint)
+
+
 def test_options_are_checked() -> None:
-    options = parse_sink_options({**PLACE, "KEY": "id", "checkpointLocation": "/c", "repeatunknown": "TRUE"})
+    options = parse_sink_options({**PLACE, "KEY": "id", "checkpointLocation": "file:/c/", "repeatunknown": "TRUE"})
+    assert options.checkpoint == "/c"
     assert (options.bootstrap, options.key, options.repeat_unknown) == (("h:1", "h:2"), "id", True)
     for wrong, said in (
         ({"topc": "x"}, "did you mean 'topic'?"),

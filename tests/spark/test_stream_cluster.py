@@ -73,9 +73,7 @@ def kill_a_primary(cluster: Cluster, client: "seaweedmq.Client") -> None:
     """The broker that serves the first open segment ends without a word."""
     description = client.admin.describe_topic(TOPIC)
     segment = next(s for s in description.segments if s.is_open)
-    port = int(description.addresses[segment.primary].rpartition(":")[2])
-    first = int(cluster.addresses.partition(",")[0].rpartition(":")[2])
-    os.kill(cluster.pids[port - first], signal.SIGKILL)
+    os.kill(cluster.pid_at(description.addresses[segment.primary]), signal.SIGKILL)
 
 
 def test_a_copy_is_whole_and_in_order_while_the_topic_splits_merges_and_loses_a_broker(

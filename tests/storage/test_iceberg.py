@@ -22,6 +22,7 @@ from seaweedmq.storage.iceberg import Exported, export_iceberg
 from seaweedmq.storage.tables.delta import reconcile
 from tests.support.open_tables import COLUMNS, by_polars, by_seaweedmq, content, folder_of, merge, unlink_within
 from tests.support.topic_files import TopicFiles
+from tests.support.typed_rows import TypedFiles
 
 
 @pytest.fixture(autouse=True)
@@ -159,12 +160,58 @@ def test_types_are_read_right_and_what_iceberg_has_not_is_left_out(
         assert found[name].to_pylist() == values, name
 
 
-@pytest.mark.parametrize("kind", [pa.duration("s"), pa.time32("s"), pa.timestamp("us", "Europe/Paris")])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.duration("s"),
+        pa.time32("s"),
+        pa.time64("ns"),
+        pa.timestamp("us", "Europe/Paris"),
+        pa.timestamp("ns", "Asia/Tokyo"),
+        pa.decimal64(16, 3),
+        pa.decimal256(30, 2),
+    ],
+)
 def test_a_topic_whose_files_pyiceberg_can_not_read_is_refused_in_words(tmp_path: Path, kind: pa.DataType) -> None:
     assert "odd" in iceberg_columns(pa.schema([("odd", pa.list_(kind))])).unreadable
     files = TopicFiles(tmp_path, schema=pa.schema([("odd", kind)]))
     with pytest.raises(Unsupported, match=r"shop/orders can not be exported to Iceberg: .*odd, "):
         export(files)
+
+
+LEFT_OUT_WITHIN = {
+    "unsigned in a list": pa.list_(pa.uint64()),
+    "unsigned in a struct": pa.struct([("x", pa.uint64()), ("y", pa.list_(pa.int32()))]),
+    "nanoseconds in a map": pa.map_(pa.string(), pa.timestamp("ns")),
+    "half floats in lists": pa.list_(pa.list_(pa.float16())),
+}
+
+
+@pytest.mark.parametrize("kind", LEFT_OUT_WITHIN.values(), ids=LEFT_OUT_WITHIN)
+def test_the_other_columns_are_read_beside_one_that_is_left_out_for_what_is_in_it(
+    tmp_path: Path, kind: pa.DataType
+) -> None:
+    rows = pa.table({"id": [1, 2], "odd": pa.nulls(2, kind), "kept": [{"x": 1}, {"x": 2}]})
+    files = TypedFiles(tmp_path, schema=rows.schema, content=rows)
+    files.table(0, 2)
+    assert [*export(files).left_out] == ["odd"]
+    found = opened(files).scan().to_arrow()
+    assert found.select(["id", "kept"]).to_pylist() == rows.select(["id", "kept"]).to_pylist()
+    assert opened(files).scan(selected_fields=("id",)).to_arrow()["id"].to_pylist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("s.x", pa.struct([("x", pa.int64())])),
+        ("s.element", pa.list_(pa.int64())),
+        ("s.value", pa.map_("int8", "int8")),
+    ],
+)
+def test_a_column_is_refused_whose_name_iceberg_gives_to_a_part_of_another(name: str, kind: pa.DataType) -> None:
+    found = iceberg_columns(pa.schema([("s", kind), (name, pa.int64()), ("t.x", pa.int64())]))
+    assert found.unreadable == {name: "to Iceberg its name is that of a part of column 's'"}
+    assert found.schema.names == ["s", "t.x"]
 
 
 def test_a_topic_that_gets_a_schema_gets_its_columns(tmp_path: Path) -> None:

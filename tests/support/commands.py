@@ -12,8 +12,6 @@ from pathlib import Path
 
 import psutil
 
-from seaweedmq.runtime.free_ports import free_ports
-
 COMMAND = [sys.executable, "-m", "seaweedmq.cli.main"]
 TIMEOUT_S = 60
 CLUSTER_TIMEOUT_S = 60
@@ -85,6 +83,10 @@ class Cluster:
         assert done.status == 0, done.stderr
         return done.text
 
+    def pid_at(self, address: str) -> int:
+        """Return the process of the broker that serves an address."""
+        return self.pids[self.addresses.split(",").index(address)]
+
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Stop it and return its exit status."""
         self.up.send_signal(number)
@@ -96,11 +98,10 @@ class Cluster:
 
 @contextlib.contextmanager
 def running_cluster(
-    data: Path, *, brokers: int = 1, port: int | None = None, kafka_port: int | None = None, config: Path | None = None
+    data: Path, *, brokers: int = 1, port: int = 0, kafka_port: int | None = None, config: Path | None = None
 ) -> Iterator[Cluster]:
     """`seaweedmq up` on free ports; killed with all its children if the test did not stop it."""
-    first = port or free_ports(brokers)
-    command = [*COMMAND, "up", "--brokers", str(brokers), "--port", str(first), "--data", str(data)]
+    command = [*COMMAND, "up", "--brokers", str(brokers), "--port", str(port), "--data", str(data)]
     if kafka_port is not None:
         command += ["--kafka-port", str(kafka_port)]
     if config is not None:
@@ -113,7 +114,9 @@ def running_cluster(
         line = up.stdout.readline().decode()
         assert line.startswith("ready "), (data.parent / "up.log").read_text()
         _, addresses, _, *pids = line.split()
-        assert addresses == ",".join(f"127.0.0.1:{first + i}" for i in range(brokers))
+        ports = {int(address.removeprefix("127.0.0.1:")) for address in addresses.split(",")}
+        assert len(ports) == brokers
+        assert not port or ports == set(range(port, port + brokers))
         kafka = up.stdout.readline().decode().removeprefix("kafka ").strip() if kafka_port is not None else ""
         family += family[0].children(recursive=True)
         yield Cluster(up, addresses, tuple(map(int, pids)), tuple(family), kafka)

@@ -47,6 +47,15 @@ def batch_around(records: bytes, count: int = 1, **changes: int) -> bytes:
     return unsigned[:17] + struct.pack(">I", google_crc32c.value(unsigned[21:])) + unsigned[21:]
 
 
+def varint(number: int) -> bytes:
+    """A number as records have lengths and counts."""
+    zigzag, octets = number << 1 ^ number >> 63, bytearray()
+    while zigzag > 0x7F:
+        octets.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    return bytes((*octets, zigzag))
+
+
 def changed(batch: bytes, **changes: int) -> bytes:
     """The same records under another header."""
     header = read_header(batch)._asdict() | changes
@@ -67,7 +76,16 @@ def packed(compression: int, data: bytes) -> bytes:
     """Compressed, snappy as one raw block."""
     if compression == SNAPPY:
         return bytes(cramjam.snappy.compress_raw(data))
-    return bytes({GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cramjam.zstd}[compression].compress(data))
+    if compression == LZ4:
+        return lz4_frame(data)
+    return bytes({GZIP: cramjam.gzip, ZSTD: cramjam.zstd}[compression].compress(data))
+
+
+def lz4_frame(data: bytes, *, linked: bool = False, content_checksum: bool = False) -> bytes:
+    """An LZ4 frame. Kafka's clients do not link its blocks; lz4's own libraries do by default."""
+    packer = cramjam.lz4.Compressor(block_linked=linked, content_checksum=content_checksum)
+    packer.compress(data)
+    return bytes(packer.finish())
 
 
 def frame_bytes(batch: bytes, base_offset: int = 0, slot: int = 0) -> bytes:

@@ -6,9 +6,9 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.cluster import free_port
 from benchmarks.contest.errors import Failed, Missing
 from benchmarks.contest.server import Server, require_module, require_program
+from seaweedmq.runtime.free_ports import ReservedPort
 
 KAFKA_VERSION = "4.1.2"
 JAVA_MIN = 17
@@ -43,7 +43,8 @@ class KafkaServer(Server):
 
     def __init__(self, folder: Path, *, fsync: bool) -> None:
         super().__init__(folder, fsync=fsync)
-        self.controller = f"127.0.0.1:{free_port()}"
+        self._controller_port = ReservedPort()
+        self.controller = self._controller_port.address
         self.config = folder / "server.properties"
 
     def prepare(self) -> None:

@@ -14,7 +14,7 @@ from seaweedmq.broker.leader.documents import Documents
 from seaweedmq.broker.leader.ghosts import Ghosts
 from seaweedmq.broker.leader.marker_keeper import MarkerKeeper
 from seaweedmq.broker.leader.metadata import Metadata
-from seaweedmq.broker.leader.placement import Placement
+from seaweedmq.broker.leader.placement import Placement, Reserve
 from seaweedmq.broker.leader.pruning import Pruning
 from seaweedmq.broker.leader.record_deletion import RecordDeletion
 from seaweedmq.broker.leader.repair import Repairs
@@ -29,6 +29,7 @@ from seaweedmq.model.broker import ETCD_OK, BrokerLoad, BrokerStatus, ClusterSta
 from seaweedmq.model.calls import ReportSuspicions
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.description import SegmentStats
+from seaweedmq.model.kafka_group_admin import groups_topic
 from seaweedmq.model.replication import SegmentRef
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
@@ -38,6 +39,8 @@ from seaweedmq.runtime.retrying import backoff
 
 log = logging.getLogger(__name__)
 
+RESERVED_PART = 4
+"""At most one of so many open segments is reserved."""
 DUTIES_RETRY_FIRST_S, DUTIES_RETRY_MOST_S = 0.2, 5.0
 
 
@@ -73,7 +76,11 @@ class Leader:
         self.election = election = metadata.election
         """Its candidacy."""
         self.placement = Placement(
-            view, env.rng, report_interval_s=config.load_report_interval_s, open_segments_max=config.open_segments_max
+            view,
+            env.rng,
+            report_interval_s=config.load_report_interval_s,
+            open_segments_max=config.open_segments_max,
+            reserve=_reserve(config),
         )
         self._documents = Documents(
             self.metadata,
@@ -268,3 +275,12 @@ class Leader:
             for name, segments in view.open_segments.items()
             if (topic := view.topics.get(name)) is not None
         )
+
+
+def _reserve(config: BrokerConfig) -> Reserve | None:
+    """Room for the topic of Kafka's groups, without which no consumer works: a broker has one replica of each of its
+    partitions at most."""
+    if not config.kafka_listen:
+        return None
+    share_max = config.open_segments_max // RESERVED_PART
+    return Reserve(groups_topic(config.kafka_namespace), min(config.kafka_internal_partitions, share_max))

@@ -12,7 +12,7 @@ from seaweedmq.core.lineage.allocation import RATE_COST_BYTES, SEGMENT_COST, Can
 from seaweedmq.errors import InvalidArgument, Unavailable
 from seaweedmq.model.broker import BrokerLoad, SegmentLoad
 from seaweedmq.model.segment import Segment, SegmentId
-from seaweedmq.model.topic import Topic, TopicSpec
+from seaweedmq.model.topic import Topic, TopicName, TopicSpec
 
 SUSPECT_S = 5.0
 REPORTS_UNTIL_SEEN = 2
@@ -33,16 +33,32 @@ class _Traffic(NamedTuple):
 NO_TRAFFIC = _Traffic({}, 0.0)
 
 
+class Reserve(NamedTuple):
+    """Room that a topic finds when it is created, however many topics others have created before."""
+
+    topic: TopicName
+    segments: int
+    """On each broker."""
+
+
 class Placement:
     """The brokers as the leader sees them."""
 
     def __init__(
-        self, view: ClusterView, rng: random.Random, *, report_interval_s: float, open_segments_max: int
+        self,
+        view: ClusterView,
+        rng: random.Random,
+        *,
+        report_interval_s: float,
+        open_segments_max: int,
+        reserve: Reserve | None = None,
     ) -> None:
+        """``reserve``: open segments that are kept free for a topic until it exists."""
         self._view = view
         self._rng = rng
         self._report_interval_s = report_interval_s
         self._open_segments_max = open_segments_max
+        self._reserve = reserve
         self.loads: dict[str, BrokerLoad] = {}
         """The last report of each broker."""
         self.reported: dict[str, float] = {}
@@ -151,8 +167,11 @@ class Placement:
         given: Counter[str] = Counter()
         placed: list[list[tuple[str, ...]]] = []
         for spec in specs:
+            reserved = self._reserved(spec.name)
             candidates = [
-                replace(c, room=c.room - given[c.broker]) for c in self.candidates() if c.broker not in draining
+                replace(c, room=c.room - given[c.broker] - reserved)
+                for c in self.candidates()
+                if c.broker not in draining
             ]
             room = {c.broker: c.room for c in candidates}
             if len(room) >= spec.replicas and not fits(room, segments=spec.first_segments, replicas=spec.replicas):
@@ -166,7 +185,8 @@ class Placement:
 
     def no_room_to_split(self, topic: Topic, segment: Segment) -> str | None:
         """Why a segment can not become two: the brokers are at their limit; None: it can."""
-        room = {c.broker: c.room + (c.broker in segment.replicas) for c in self.candidates()}
+        reserved = self._reserved(topic.name)
+        room = {c.broker: c.room + (c.broker in segment.replicas) - reserved for c in self.candidates()}
         for broker in self.draining:
             del room[broker]
         replicas = min(topic.replicas, len(room))
@@ -175,6 +195,13 @@ class Placement:
     def has_room(self, broker: str, segment: Segment) -> bool:
         """Whether a broker may take a successor of the segment."""
         return broker in segment.replicas or self.open_counts().get(broker, 0) < self._open_segments_max
+
+    def _reserved(self, topic: TopicName) -> int:
+        """Open segments of each broker that a topic may not take."""
+        reserve = self._reserve
+        return (
+            0 if reserve is None or topic == reserve.topic or reserve.topic in self._view.topics else reserve.segments
+        )
 
     def _why_full(self) -> str:
         counts = [count for broker, count in self.open_counts().items() if broker not in self.draining]

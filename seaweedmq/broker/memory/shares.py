@@ -48,8 +48,13 @@ COPIES = 2
 
 
 KAFKA_PART = 4
-"""With a listener for Kafka clients one part in so many is theirs, at most: for what they send, what they are sent, and
-batches made for them."""
+"""With a listener for Kafka clients one part in so many is theirs, at most: for what they send, what they are sent,
+their groups, and batches made for them."""
+
+
+def heap_bytes(config: BrokerConfig) -> int:
+    """Return the part of the bound that no budget takes."""
+    return max(HEAP_BYTES_MIN, int(config.memory_bytes_max * HEAP_SHARE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +64,18 @@ class KafkaMemory:
     in_flight_bytes: int
     fetch_bytes: int
     reencode_bytes: int
+    groups_bytes: int
 
     @classmethod
     def of(cls, config: BrokerConfig, available_bytes: int) -> "KafkaMemory":
         """As much as is configured, or as fits its part."""
         if not config.kafka_listen:
-            return cls(0, 0, 0)
+            return cls(0, 0, 0, 0)
         wanted = (
             config.kafka_in_flight_bytes_max,
             config.kafka_fetch_bytes_max,
             config.kafka_reencode_cache_bytes_max,
+            config.kafka_groups_bytes_max,
         )
         share = min(1.0, available_bytes / KAFKA_PART / sum(wanted))
         return cls(*(int(size * share) for size in wanted))
@@ -76,7 +83,7 @@ class KafkaMemory:
     @property
     def total_bytes(self) -> int:
         """All of it."""
-        return self.in_flight_bytes + self.fetch_bytes + self.reencode_bytes
+        return self.in_flight_bytes + self.fetch_bytes + self.reencode_bytes + self.groups_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +105,7 @@ class BrokerMemory:
         Raises:
             InvalidArgument: it is too little.
         """
-        heap = max(HEAP_BYTES_MIN, int(config.memory_bytes_max * HEAP_SHARE))
+        heap = heap_bytes(config)
         available = config.memory_bytes_max - runtime_bytes - heap
         kafka = KafkaMemory.of(config, max(0, available))
         available -= kafka.total_bytes

@@ -53,8 +53,10 @@ class Appender:
             Fenced: its producer has a newer epoch.
             Unavailable: it would be its producer's first one, and may not.
             StaleMetadata: it is not for this segment, or not any more.
+            StorageFull: If the storage has less free space than records may take.
             SeaweedMQError: the segment was closed, can not store anything at the moment, or ``stop`` was called.
         """
+        self._lookup.check_space(self.segment.topic.name)
         if is_checked:
             self._check_header(frame.header)
         else:
@@ -70,6 +72,7 @@ class Appender:
     async def append_announced(self, header: FrameHeader, receive: Callable[[], Awaitable[Frame]]) -> FrameAck:
         """As ``append``, of a frame whose payload is not here yet: there is memory for it before ``receive`` is called,
         which gives the frame of this header."""
+        self._lookup.check_space(self.segment.topic.name)
         self._check_header(header)
         self._waiting = True
         try:

@@ -1,7 +1,7 @@
 """Who serves a segment: this broker as its primary, any broker because it is sealed, or somebody else."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -46,7 +46,15 @@ class Found:
 class Lookup:
     """Finds segments in the view and among those this broker owns."""
 
-    def __init__(self, view: ClusterView, owned: Mapping[SegmentId, OpenSegment], sealed: SealedProducers) -> None:
+    def __init__(
+        self,
+        view: ClusterView,
+        owned: Mapping[SegmentId, OpenSegment],
+        sealed: SealedProducers,
+        check_space: Callable[[TopicName], None] = lambda _: None,
+    ) -> None:
+        """``check_space`` raises StorageFull while the storage has no room for records of a topic."""
+        self.check_space = check_space
         self.view = view
         self.sealed_producers = sealed
         self._owned = owned

@@ -50,14 +50,25 @@ class StartOffsets:
 
         With retention it has the segments that have files, else those of which it removed records when it was on.
         """
+        listing = self._listing(topic)
+        if listing.refreshing is not None:
+            await asyncio.wait({listing.refreshing}, timeout=LISTING_WAIT_S_MAX)
+        return listing.starts
+
+    def known(self, topic: Topic) -> Mapping[int, int] | None:
+        """Return what :meth:`of` returned or would have returned some time ago, without a wait; None before the first
+        listing, which this begins."""
+        listing = self._listing(topic)
+        return None if math.isinf(listing.at) else listing.starts
+
+    def _listing(self, topic: Topic) -> _Listing:
+        """Return the listing of a topic, which is being refreshed if it is old."""
         listing = self._listings.get(topic.name)
         if listing is None or listing.uid != topic.uid:
             listing = self._listings[topic.name] = _Listing(topic.uid)
         if listing.refreshing is None and self._is_old(listing, topic):
             listing.refreshing = self._spawn(self._refresh(topic, listing), f"start offsets of {topic.name}")
-        if listing.refreshing is not None:
-            await asyncio.wait({listing.refreshing}, timeout=LISTING_WAIT_S_MAX)
-        return listing.starts
+        return listing
 
     def _is_old(self, listing: _Listing, topic: Topic) -> bool:
         is_shrinking = topic.expires

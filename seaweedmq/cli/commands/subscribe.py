@@ -50,7 +50,12 @@ def subscribe(
     ] = "earliest",
     limit: Annotated[int | None, typer.Option(min=1, help="End after so many records.", show_default=False)] = None,
     format_: Annotated[
-        PrintFormat, typer.Option("--format", help="jsonl: all fields; raw: each value and a newline.")
+        PrintFormat,
+        typer.Option(
+            "--format",
+            help="jsonl: all fields, and the texts NaN, Infinity, -Infinity for numbers that JSON lacks; raw: each "
+            "value and a newline.",
+        ),
     ] = PrintFormat.JSONL,
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait for new records instead of ending at the last.")

@@ -20,6 +20,7 @@ from seaweedmq.cli.options import (
 )
 from seaweedmq.cli.output import EXIT_FAILED, Output, note, progress, say, show_done, show_json, show_rows
 from seaweedmq.cli.spark_session import spark_session
+from seaweedmq.codec.csv_tables import separator_of
 from seaweedmq.core.files.compaction import TARGET_BYTES
 from seaweedmq.errors import InvalidArgument, NotFound
 from seaweedmq.model.topic import TopicName
@@ -197,19 +198,39 @@ def import_(
     timestamp: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="What becomes the timestamp.", show_default=False)
     ] = None,
+    separator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CHARACTER",
+            help="Between the columns of CSV (default: a comma), like ';' or tab.",
+            show_default=False,
+        ),
+    ] = None,
     master: MasterOption = "local[*]",
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Publish the rows of files to a topic, as fast as its brokers take them."""
+    """Publish the rows of files to a topic, as fast as its brokers take them.
+
+    Of a folder of folders like day=1, day is a column.
+    """
     common = Common.of(context, bootstrap, output)
     if format_ not in ("parquet", "csv", "json"):
         raise typer.BadParameter(f"format {format_!r} is not parquet, csv or json")
+    if separator is not None and format_ != "csv":
+        raise typer.BadParameter("it is for --format csv", param_hint="--separator")
+    options = {} if separator is None else {"sep": separator_of(separator)}
     with _tables("import", topic, storage, master) as tables:
         from seaweedmq.spark import jobs
 
         rows = jobs.import_files(
-            **tables, paths=paths, format=format_, bootstrap=common.bootstrap, key=key, timestamp=timestamp
+            **tables,
+            paths=paths,
+            format=format_,
+            bootstrap=common.bootstrap,
+            key=key,
+            timestamp=timestamp,
+            options=options,
         )
         name = tables["topic"]
     show_done({"topic": name, "rows": rows}, f"imported {rows:,} rows into {name}", common.output)

@@ -135,10 +135,13 @@ def create(
             target_records_per_s=limits.target_records_per_s or None,
             configs=configs,
         )
+    if common.output is Output.JSON:
+        fields = [description_fields(description) for description in made]
+        show_json(fields if len(names) > 1 else fields[0])
+        return
+    count, what = (segments, "segment") if partitions is None else (partitions, "partition")
     for description in made:
-        count, what = (segments, "segment") if partitions is None else (partitions, "partition")
-        done = f"created {description.topic.name} with {count} {what}{'s' if count > 1 else ''}"
-        show_done(description_fields(description), done, common.output)
+        say(f"created {description.topic.name} with {count} {what}{'s' if count > 1 else ''}")
 
 
 @app.command("list")

@@ -18,7 +18,9 @@ def up(
     data: Annotated[
         Path, typer.Option(metavar="DIR", help="Where etcd and the brokers keep everything; a restart serves it again.")
     ] = LOCAL_DATA,
-    port: Annotated[int, typer.Option(min=1, max=65_000, help="Of the first broker; the others follow.")] = 17777,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_000, help="Of the first broker; the others follow. 0: any free ports.")
+    ] = 17777,
     kafka_port: Annotated[
         int | None,
         typer.Option(

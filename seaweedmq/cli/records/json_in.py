@@ -4,6 +4,7 @@ import base64
 import binascii
 import io
 import json
+import math
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, time
 from typing import Any
@@ -11,8 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.json
 
-from seaweedmq.cli.records.json_out import BASE64
+from seaweedmq.cli.records.json_out import BASE64, NOT_FINITE
 from seaweedmq.cli.records.source import Source, line_blocks
+from seaweedmq.codec.foreign_text import text_of
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
 from seaweedmq.errors import InvalidArgument
 
@@ -23,11 +25,14 @@ FIELDS = frozenset(
 TIMESTAMP = PLAIN_SCHEMA.field("_timestamp").type
 HEADERS = PLAIN_SCHEMA.field("_headers").type
 
+_DOES_NOT_FIT = (pa.ArrowInvalid, pa.ArrowTypeError, ValueError)
+_NOT_FINITE = frozenset(NOT_FINITE)
+
 Row = dict[str, Any]
 
 
 def read(source: Source, schema: pa.Schema | None, key: str | None) -> Iterator[pa.Table]:
-    """Tables of the lines of a source; blank lines are passed over.
+    """Tables of the lines of a source; blank lines are passed over, and blanks around an object.
 
     On a plain topic each line is a record as above, or with ``key`` any object: its text is the value and that field
     the key. On a topic with a schema each line is a row, or a record whose ``value`` is a row.
@@ -37,7 +42,10 @@ def read(source: Source, schema: pa.Schema | None, key: str | None) -> Iterator[
     """
     first_line = 1
     as_records: bool | None = None if schema is not None and "value" not in schema.names else False
-    for lines in line_blocks(source):
+    for block in line_blocks(source):
+        if first_line == 1:
+            block[0] = text_of(source.name, block[0])
+        lines = [line.strip() for line in block]
         rows = _parse(lines, first_line)
         if rows:
             numbers = _line_numbers(lines, len(rows), first_line)
@@ -54,18 +62,18 @@ def _line_numbers(lines: Sequence[bytes], row_count: int, first_line: int) -> Se
     """The number of each line that is a row."""
     if row_count == len(lines):
         return range(first_line, first_line + len(lines))
-    return [first_line + index for index, line in enumerate(lines) if line.strip()]
+    return [first_line + index for index, line in enumerate(lines) if line]
 
 
 def _parse(lines: Sequence[bytes], first_line: int) -> list[Row]:
     try:
         # One call for all lines is three times as fast as a call a line.
-        rows = json.loads(b"[" + b",".join(line for line in lines if line.strip()) + b"]")
-        if len(rows) == sum(1 for line in lines if line.strip()) and all(isinstance(row, dict) for row in rows):
+        rows = json.loads(b"[" + b",".join(line for line in lines if line) + b"]")
+        if len(rows) == sum(1 for line in lines if line) and all(isinstance(row, dict) for row in rows):
             return list(rows)
     except ValueError:
         pass  # the slow way finds the line and says what is wrong with it
-    return [_parse_line(line, first_line + index) for index, line in enumerate(lines) if line.strip()]
+    return [_parse_line(line, first_line + index) for index, line in enumerate(lines) if line]
 
 
 def _parse_line(line: bytes, number: int) -> Row:
@@ -110,7 +118,7 @@ def _keyed_table(lines: Sequence[bytes], rows: list[Row], key: str, numbers: Seq
         if key not in row:
             raise InvalidArgument(f"line {number} has no field {key!r}, which --key names")
     keys = [_bytes(row[key], None, key, n) for row, n in zip(rows, numbers, strict=True)]
-    values = [line for line in lines if line.strip()]
+    values = [line for line in lines if line]
     return pa.table({"_key": pa.array(keys, pa.binary()), "_value": pa.array(values, pa.binary())})
 
 
@@ -134,7 +142,13 @@ def _bytes(value: Any, encoding: str | None, what: str, number: int) -> bytes | 
     if value is None:
         return None
     if encoding is None:
-        return (value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))).encode()
+        try:
+            return (value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))).encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgument(
+                f"line {number}: {what} has half a pair of surrogates ({error.object[error.start]!a}), which no text "
+                "has: correct it, or give the bytes as base64"
+            ) from None
     if encoding != BASE64 or not isinstance(value, str):
         raise InvalidArgument(f'line {number}: {what}_encoding {encoding!r} is not known: leave it out or say "base64"')
     try:
@@ -157,10 +171,19 @@ def _header_items(row: Row, number: int) -> list[tuple[str, bytes | None]] | Non
     headers = row.get("headers")
     if headers is None:
         return None
+    if isinstance(headers, list):
+        return [_header_item(item, number) for item in headers]
     if not isinstance(headers, dict):
-        raise InvalidArgument(f"line {number}: headers is not an object of names and values")
+        raise InvalidArgument(f"line {number}: headers is neither an object nor a list of [name, value]")
     encodings = row.get("headers_encoding") or {}
     return [(name, _bytes(value, encodings.get(name), f"header {name!r}", number)) for name, value in headers.items()]
+
+
+def _header_item(item: Any, number: int) -> tuple[str, bytes | None]:
+    match item:
+        case [str() as name, value, *encoding] if len(encoding) <= 1:
+            return name, _bytes(value, encoding[0] if encoding else None, f"header {name!r}", number)
+    raise InvalidArgument(f'line {number}: header {item!r:.100} is not [name, value] or [name, value, "base64"]')
 
 
 # --- topics with a schema, in ---------------------------------------------------------------------------------------
@@ -189,11 +212,13 @@ def _typed_rows(rows: list[Row], schema: pa.Schema, numbers: Sequence[int]) -> p
     wire = pa.schema([pa.field(f.name, pa.string() if _is_text_in_json(f.type) else f.type) for f in schema])
     try:
         return _convert(rows, wire, schema)
-    except (pa.ArrowInvalid, ValueError) as error:
+    except pa.ArrowNotImplementedError as error:
+        raise InvalidArgument(f"the topic has a column that JSON lines cannot fill: {_lacking(wire, error)}") from None
+    except _DOES_NOT_FIT as error:
         for row, number in zip(rows, numbers, strict=True):
             try:
                 _convert([row], wire, schema)
-            except (pa.ArrowInvalid, ValueError) as reason:
+            except _DOES_NOT_FIT as reason:
                 raise InvalidArgument(
                     f"line {number} does not fit the topic's schema: {_reason(row, schema, reason)}"
                 ) from None
@@ -201,13 +226,55 @@ def _typed_rows(rows: list[Row], schema: pa.Schema, numbers: Sequence[int]) -> p
 
 
 def _convert(rows: list[Row], wire: pa.Schema, schema: pa.Schema) -> pa.Table:
-    table = _read_json(rows, wire)
+    columns = _not_finite(rows, schema)
+    others = [{name: value for name, value in row.items() if name not in columns} for row in rows] if columns else rows
+    table = _read_json(others, pa.schema([field for field in wire if field.name not in columns]))
     for index, field in enumerate(schema):
-        if pa.types.is_time(field.type):  # which Arrow can not cast text to
+        if field.name in columns:
+            table = table.add_column(index, field, columns[field.name])
+        elif pa.types.is_time(field.type):  # Arrow cannot cast text to times
             texts = table.column(index).to_pylist()
             moments = [None if text is None else time.fromisoformat(text) for text in texts]
             table = table.set_column(index, field, pa.array(moments, field.type))
     return table.cast(schema)
+
+
+def _not_finite(rows: list[Row], schema: pa.Schema) -> dict[str, pa.Array]:
+    """The columns of floats with a value that Arrow's JSON reader takes for none."""
+    columns: dict[str, pa.Array] = {}
+    for field in schema:
+        if _has_floats(field.type) and any(_is_special(row.get(field.name)) for row in rows):
+            columns[field.name] = pa.array([_floats(row.get(field.name), field.type) for row in rows], field.type)
+    return columns
+
+
+def _is_special(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, str):
+        return value in _NOT_FINITE
+    if isinstance(value, list):
+        return any(map(_is_special, value))
+    return isinstance(value, dict) and any(map(_is_special, value.values()))
+
+
+def _has_floats(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind)) or any(_has_floats(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _floats(value: Any, kind: pa.DataType) -> Any:
+    """The same value, with numbers for the names of numbers where the type has numbers."""
+    if pa.types.is_floating(kind):
+        return float(value) if isinstance(value, str) and value in _NOT_FINITE else value
+    if isinstance(value, list) and kind.num_fields == 1:
+        return [_floats(each, kind.field(0).type) for each in value]
+    if isinstance(value, dict) and pa.types.is_struct(kind):
+        types = {kind.field(i).name: kind.field(i).type for i in range(kind.num_fields)}
+        unknown = sorted(value.keys() - types.keys())
+        if unknown:
+            raise ValueError(f"no field {unknown[0]!r} in {kind}")
+        return {name: _floats(each, types[name]) for name, each in value.items()}
+    return value
 
 
 def _read_json(rows: list[Row], schema: pa.Schema) -> pa.Table:
@@ -216,6 +283,16 @@ def _read_json(rows: list[Row], schema: pa.Schema) -> pa.Table:
     # One block, so that one object may be as long as a line may.
     whole = pa.json.ReadOptions(block_size=len(text) + 1, use_threads=False)
     return pa.json.read_json(io.BytesIO(text), read_options=whole, parse_options=options)
+
+
+def _lacking(wire: pa.Schema, error: Exception) -> str:
+    """The column that Arrow's JSON reader does not read, and why."""
+    for field in wire:
+        try:
+            _read_json([{}], pa.schema([field]))
+        except pa.ArrowNotImplementedError as reason:
+            return f"{field.name!r} is {field.type} ({reason}): use --format parquet or arrow"
+    return str(error)
 
 
 def _reason(row: Row, schema: pa.Schema, error: Exception) -> str:

@@ -3,17 +3,24 @@
 A record of a plain topic is `{"segment", "offset", "timestamp", "key", "value", "headers"}`; in topics with partitions
 `"partition"` follows the segment. Bytes that are not UTF-8
 are base64, and a field `key_encoding`, `value_encoding` or `headers_encoding` says `"base64"` (of headers: an object
-naming those concerned). A record of a topic with a schema has its columns as an object in `value`.
+naming those concerned). Headers are an object, and where a name is repeated a list of `[name, value]`, in their order,
+with `[name, value, "base64"]` for bytes that are not UTF-8. A record of a topic with a schema has its columns as an
+object in `value`. JSON has no numbers that are none: they are the texts `"NaN"`, `"Infinity"` and `"-Infinity"`.
 """
 
 import base64
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from seaweedmq.codec.python_values import python_rows
+
 BASE64 = "base64"
+NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+"""In place of numbers that JSON has not, and as JavaScript, Java and protobuf write them."""
 
 _quote = json.encoder.encode_basestring
 
@@ -59,7 +66,7 @@ def is_plain(batch: pa.RecordBatch) -> bool:
 def row_texts(batch: pa.RecordBatch, *, marked: bool) -> list[str]:
     """Each row's columns of the schema as a JSON object; ``marked`` adds `,"value_encoding":{...}` where base64 is."""
     texts = []
-    for row in batch.select([n for n in batch.schema.names if not n.startswith("_")]).to_pylist():
+    for row in python_rows(batch.select([n for n in batch.schema.names if not n.startswith("_")])):
         encoded: list[str] = []
         text = json.dumps({name: _plain(value, name, encoded) for name, value in row.items()}, ensure_ascii=False)
         if encoded and marked:
@@ -73,7 +80,7 @@ def _plain(value: Any, name: str, encoded: list[str]) -> Any:
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, float):
-        return value if value - value == 0 else None  # JSON knows neither NaN nor infinity
+        return value if math.isfinite(value) else _name_of(value)
     if isinstance(value, bytes):
         try:
             return value.decode()
@@ -85,6 +92,10 @@ def _plain(value: Any, name: str, encoded: list[str]) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item, name, encoded) for item in value]
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _name_of(value: float) -> str:
+    return NOT_FINITE[0] if math.isnan(value) else NOT_FINITE[1 if value > 0 else 2]
 
 
 def _texts(column: pa.Array, what: str) -> list[str]:
@@ -123,6 +134,13 @@ def _headers(column: pa.Array) -> list[str]:
 
 
 def _header_text(items: Sequence[tuple[str, bytes | None]]) -> str:
+    if len({name for name, _ in items}) < len(items):
+        return json.dumps([_header_item(name, value) for name, value in items], ensure_ascii=False)
     encoded: list[str] = []
     text = json.dumps({name: _plain(value, name, encoded) for name, value in items}, ensure_ascii=False)
     return text + (f',"headers_encoding":{json.dumps(dict.fromkeys(encoded, BASE64))}' if encoded else "")
+
+
+def _header_item(name: str, value: bytes | None) -> list[Any]:
+    encoded: list[str] = []
+    return [name, _plain(value, name, encoded), *([BASE64] if encoded else ())]

@@ -4,15 +4,16 @@ For a plain topic the tables have `_value` and, where given, `_key`, `_timestamp
 schema the schema's columns in place of `_value`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet
 
 from seaweedmq.cli.records import json_in
-from seaweedmq.cli.records.source import Source, line_blocks, seekable
+from seaweedmq.cli.records.source import Source, line_blocks, pieces, seekable
+from seaweedmq.client.publish.tables import as_table, fit, is_plain, schema_to_adopt
+from seaweedmq.codec import csv_tables
 from seaweedmq.errors import InvalidArgument
 
 BATCH_ROWS = 65_536
@@ -29,7 +30,51 @@ class InputFormat(StrEnum):
     ARROW = "arrow"
 
 
-def tables(kind: InputFormat, source: Source, schema: pa.Schema | None, key: str | None) -> Iterator[pa.Table]:
+def check(
+    kind: InputFormat,
+    source: Source,
+    schema: pa.Schema | None,
+    key: str | None,
+    separator: str | None = None,
+    *,
+    at: Callable[[], None] = lambda: None,
+) -> csv_tables.Types | None:
+    """Read a file to its end and back to its beginning: every record of it can be published.
+
+    Args:
+        kind, source, schema, separator: as in :func:`tables`.
+        key: field or column that holds the key.
+        at: called after each table, once the source stands behind it.
+
+    Returns:
+        The types of its columns, for :func:`tables`, if it is CSV and they are not the topic's.
+
+    Raises:
+        InvalidArgument: as :func:`tables`, or a table does not fit the topic.
+    """
+    types: csv_tables.Types | None = None
+    if kind is InputFormat.CSV and schema is None:
+        types = csv_tables.infer(source.name, pieces(source.file), separator, at=at)
+        parts: Iterable[pa.Table] = [pa.schema(list(types.items())).empty_table()] if types else []
+    else:
+        parts = tables(kind, source, schema, key, separator)
+    column = key if schema is not None or kind is not InputFormat.JSONL else None
+    for table in parts:
+        given = as_table(table)
+        fit(given, schema if schema is not None or is_plain(given.schema) else schema_to_adopt(given), column, None)
+        at()
+    source.rewind()
+    return types
+
+
+def tables(
+    kind: InputFormat,
+    source: Source,
+    schema: pa.Schema | None,
+    key: str | None,
+    separator: str | None = None,
+    types: csv_tables.Types | None = None,
+) -> Iterator[pa.Table]:
     """The records of a source, table by table, in order.
 
     Args:
@@ -37,6 +82,8 @@ def tables(kind: InputFormat, source: Source, schema: pa.Schema | None, key: str
         source: open input.
         schema: of the topic; None for a plain topic, or one that will get the schema of the first table.
         key: field that holds the key. Only JSON lines of a plain topic use it here; tables name it when they are sent.
+        separator: of the columns of CSV; a comma by default.
+        types: of the columns of CSV, as :func:`check` found them.
 
     Raises:
         InvalidArgument: the input is not in this format, or does not fit the topic.
@@ -44,32 +91,23 @@ def tables(kind: InputFormat, source: Source, schema: pa.Schema | None, key: str
     readers: dict[InputFormat, Callable[[], Iterator[pa.Table]]] = {
         InputFormat.LINES: lambda: _lines(source, schema),
         InputFormat.JSONL: lambda: json_in.read(source, schema, key),
-        InputFormat.CSV: lambda: _csv(source, schema),
+        InputFormat.CSV: lambda: csv_tables.read(source.name, pieces(source.file), schema, types, separator),
         InputFormat.PARQUET: lambda: _parquet(source),
         InputFormat.ARROW: lambda: _arrow(source),
     }
     try:
         yield from readers[kind]()
     except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowNotImplementedError) as error:
-        raise InvalidArgument(f"{source.name} can not be read as {kind}: {error}") from error
+        raise InvalidArgument(f"{source.name} cannot be read as {kind}: {error}") from error
 
 
 def _lines(source: Source, schema: pa.Schema | None) -> Iterator[pa.Table]:
     if schema is not None:
         raise InvalidArgument(
-            "the topic has a schema, which lines can not fill: use --format jsonl, csv, parquet or arrow"
+            "the topic has a schema, which lines cannot fill: use --format jsonl, csv, parquet or arrow"
         )
     for lines in line_blocks(source):
         yield pa.table({"_value": pa.array(lines, pa.binary())})
-
-
-def _csv(source: Source, schema: pa.Schema | None) -> Iterator[pa.Table]:
-    convert = pa.csv.ConvertOptions()
-    if schema is not None:
-        convert.column_types = schema
-    reader = pa.csv.open_csv(source.file, convert_options=convert)
-    for batch in reader:
-        yield pa.Table.from_batches([batch])
 
 
 def _parquet(source: Source) -> Iterator[pa.Table]:

@@ -18,7 +18,7 @@ PIECE_BYTES = 1 << 20
 LINGER_S = 0.02
 """Longest time a piece is held back in the hope of more, so that a slow writer's lines go out as they come."""
 LINE_BYTES_MAX = 64 << 20
-"""A longer line is refused while reading: memory stays bounded whatever the input is."""
+"""Longest line. Longer ones are rejected while reading, so that any input takes bounded memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,9 @@ class Source:
     name: str
     file: io.BufferedReader
     size_bytes: int | None
-    """Of a regular file; None for a pipe or terminal."""
+    """Size of a regular file; None for a pipe or terminal."""
+    begin: int = 0
+    """Position of a regular file when it was opened; :meth:`rewind` returns to it."""
 
     @property
     def interactive(self) -> bool:
@@ -37,6 +39,10 @@ class Source:
     def position(self) -> int:
         """Bytes read so far; meaningful for a regular file only."""
         return os.lseek(self.file.fileno(), 0, os.SEEK_CUR) if self.size_bytes is not None else 0
+
+    def rewind(self) -> None:
+        """Read a regular file from its beginning again."""
+        self.file.seek(self.begin)
 
 
 @contextlib.contextmanager
@@ -54,7 +60,10 @@ def open_source(name: str) -> Iterator[Source]:
         status = os.fstat(file.fileno())
         if stat.S_ISDIR(status.st_mode):
             raise InvalidArgument(f"{name} is a folder: name a file")
-        yield Source(name, file, status.st_size if stat.S_ISREG(status.st_mode) else None)
+        if stat.S_ISREG(status.st_mode):
+            yield Source(name, file, status.st_size, file.tell())
+        else:
+            yield Source(name, file, None)
 
 
 def pieces(file: io.BufferedReader) -> Iterator[bytes]:

@@ -4,23 +4,46 @@ import contextlib
 import random
 import secrets
 import time
+from dataclasses import replace
 
 from seaweedmq.broker.broker import Broker
+from seaweedmq.broker.memory.shares import heap_bytes
 from seaweedmq.cli.servers.etcd import wait_for_etcd
 from seaweedmq.cli.servers.kafka import open_gateway, start_gateway
 from seaweedmq.cli.servers.own_process import OwnProcess
+from seaweedmq.cli.servers.process import keep_memory
 from seaweedmq.coordination.etcd import EtcdMetaStore
+from seaweedmq.coordination.etcd_lease import EtcdLeaseRenewal
+from seaweedmq.coordination.standby import LeaseStandby
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import Environment
 from seaweedmq.rpc.address import Address
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve
 from seaweedmq.runtime.boot_clock import boot_s
+from seaweedmq.runtime.loop_watch import LoopWatch
+from seaweedmq.runtime.open_files import PART, files_max, within_open_files
 from seaweedmq.storage.store.files import open_store
 from seaweedmq.storage.tables.converter import ProcessTableConverter
 
 STOP_GRACE_S = 2.0
 """How long open calls may end by themselves when the broker stops."""
+
+
+CURSORS_PART = 4 * PART
+"""Readers that are kept for Kafka's consumers take one part in so many of the files."""
+
+
+def within_its_files(config: BrokerConfig) -> BrokerConfig:
+    """Return the settings within the files that this process may open."""
+    limit = files_max()
+    return replace(
+        config,
+        connections_max=within_open_files("connections_max", config.connections_max, limit),
+        kafka_connections_max=within_open_files("kafka_connections_max", config.kafka_connections_max, limit),
+        open_segments_max=within_open_files("open_segments_max", config.open_segments_max, limit),
+        kafka_cursors_max=within_open_files("kafka_cursors_max", config.kafka_cursors_max, limit, CURSORS_PART),
+    )
 
 
 async def run_broker(
@@ -33,6 +56,8 @@ async def run_broker(
         Unavailable: etcd did not answer a read in time; out of space it answers, and the broker waits to register.
         AlreadyExists: the port or the address is taken.
     """
+    config = within_its_files(config)
+    keep_memory(heap_bytes(config))  # what is freed and kept is part of the bound
     async with contextlib.AsyncExitStack() as stack:
         rng = random.Random(secrets.randbits(64))
         process = OwnProcess()
@@ -51,6 +76,13 @@ async def run_broker(
             cluster_id=lambda: store.cluster_id,
             rng=rng,
         )
+        renewal = EtcdLeaseRenewal(etcd)
+        stack.callback(renewal.close)
+        standby = LeaseStandby(renewal)
+        stack.callback(standby.stop)
+        watch = LoopWatch()
+        watch.start()
+        stack.callback(watch.stop)
         gateway = open_gateway(config)
         if gateway is not None:
             stack.push_async_callback(gateway.stop)
@@ -69,6 +101,8 @@ async def run_broker(
             converter=converter,
             address=address,
             kafka_address="" if gateway is None else gateway.address,
+            standby=standby,
+            loop_holds=lambda: watch.holds,
         )
         server = await serve(one.api, str(listen), config, memory=one.stream_memory, readiness=one.readiness)
         stack.push_async_callback(server.stop, STOP_GRACE_S)

@@ -5,7 +5,6 @@ import contextlib
 import fcntl
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +12,11 @@ from pathlib import Path
 
 from seaweedmq.cli.output import note
 from seaweedmq.coordination.local import LocalEtcd
-from seaweedmq.errors import AlreadyExists, SeaweedMQError, StorageFailed, Unavailable
+from seaweedmq.errors import AlreadyExists, InvalidArgument, SeaweedMQError, StorageFailed, Unavailable
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.runtime.free_ports import HOST, ReservedPort
 from seaweedmq.runtime.local_folder import STORAGE
 
-HOST = "127.0.0.1"
 START_TIMEOUT_S = 60.0
 ETCD_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 60.0
@@ -94,7 +93,7 @@ async def local_cluster(
     Args:
         brokers: how many.
         data: folder for ``etcd`` and ``storage``; a cluster started on it again serves what it stored.
-        port: of the first broker.
+        port: of the first broker, 0 for any that are free.
         kafka_port: of the first broker for Kafka clients, 0 for any that are free; None: they are not listened for.
         etcd_endpoints: ``host:port[,host:port]`` of a running etcd.
         broker_options: handed to every broker.
@@ -104,16 +103,22 @@ async def local_cluster(
         AlreadyExists: a port or the data folder is in use.
         StorageFailed: the data folder can not be made.
         Unavailable: a process ended while starting, or they did not find each other in time.
-        InvalidArgument: If etcd and storage belong to different clusters.
+        InvalidArgument: If etcd and storage belong to different clusters, or the port ranges overlap.
         Conflict: If etcd is lost or behind the storage and cannot be recovered, or is not the cluster's own.
     """
-    addresses = [f"{HOST}:{port + i}" for i in range(brokers)]
-    kafka = [f"{HOST}:{kafka_port + i if kafka_port else 0}" for i in range(brokers)] if kafka_port is not None else []
-    for address in addresses:
-        _check_free(address, "--port")
-    for address in kafka:
-        _check_free(address, "--kafka-port")
+    if port and kafka_port and abs(port - kafka_port) < brokers:
+        raise InvalidArgument(
+            f"--port {port} and --kafka-port {kafka_port} overlap, each is the first of {brokers}: "
+            f"choose ports that are at least {brokers} apart"
+        )
     async with contextlib.AsyncExitStack() as stack:
+        # Reserved until all has stopped: the brokers listen there soon, and no other process is given such a port.
+        addresses = [stack.enter_context(_reserved(port and port + i, "--port")).address for i in range(brokers)]
+        kafka: list[str] = []
+        if kafka_port:
+            kafka = [stack.enter_context(_reserved(kafka_port + i, "--kafka-port")).address for i in range(brokers)]
+        elif kafka_port is not None:
+            kafka = [f"{HOST}:0"] * brokers
         storage = stack.enter_context(_exclusive_folder(data)) / STORAGE
         etcd = LocalEtcd(storage.parent / "etcd") if etcd_endpoints is None else None
         if etcd is not None:
@@ -135,14 +140,11 @@ async def local_cluster(
         yield LocalCluster(children, etcd, [found[child.process.pid] for child in children] if kafka else ())
 
 
-def _check_free(address: str, option: str) -> None:
-    host, _, port = address.rpartition(":")
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, int(port)))
-        except OSError as error:
-            raise AlreadyExists(f"port {port} is not free ({error.strerror}): choose others with {option}") from None
+def _reserved(port: int, option: str) -> ReservedPort:
+    try:
+        return ReservedPort(port)
+    except OSError as error:
+        raise AlreadyExists(f"port {port} is not free ({error.strerror}): choose others with {option}") from None
 
 
 @contextlib.contextmanager

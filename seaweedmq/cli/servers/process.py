@@ -13,6 +13,8 @@ from collections.abc import Coroutine
 from enum import StrEnum
 from typing import Any
 
+from seaweedmq.runtime.printable import printable
+
 PR_SET_PDEATHSIG = 1
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
@@ -78,21 +80,25 @@ def tune() -> None:
     keep_memory()
 
 
-def keep_memory() -> None:
-    """Have glibc keep freed memory for the next message of a mebibyte, instead of giving it back to the system and
-    paying page faults for it again, which cost a gRPC stream of such messages up to half its speed.
+def keep_memory(trim_bytes: int = TRIM_THRESHOLD_BYTES) -> None:
+    """Have glibc keep freed memory, up to ``trim_bytes`` at the end of the heap, for the next message of a mebibyte.
+
+    Memory that goes back to the system costs page faults when it is needed again: a gRPC stream of such messages loses
+    up to half its speed.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(M_TRIM_THRESHOLD, TRIM_THRESHOLD_BYTES)
+        mallopt(M_TRIM_THRESHOLD, min(trim_bytes, TRIM_THRESHOLD_BYTES))
         mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES)
 
 
 class _OneLine(logging.Formatter):
-    """One line an event; the traceback of an unforeseen error follows in the same line."""
+    """One line an event; the traceback of an unforeseen error follows in the same line. Names that clients choose may
+    hold what moves a terminal's cursor.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        return super().format(record).replace("\n", " | ")
+        return printable(super().format(record).replace("\n", " | "))
 
 
 def log_to_stderr(level: LogLevel) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -53,6 +54,9 @@ from seaweedmq.model.topic_settings import configs_of
 from seaweedmq.ports import BrokerApi
 
 DRAIN_TIMEOUT_S = 120.0
+LIMIT_MAX = (1 << 63) - 1
+"""Largest limit in bytes, seconds or records a second that a call can carry."""
+N = TypeVar("N", int, float)
 
 
 def topic_name(topic: "str | TopicName") -> TopicName:
@@ -79,7 +83,14 @@ def _scaling(value: "str | Scaling | None") -> Scaling | None:
 
 
 def _retention_s(value: "float | timedelta | None") -> float | None:
-    return value.total_seconds() if isinstance(value, timedelta) else value
+    return _limit("retention", value.total_seconds() if isinstance(value, timedelta) else value)
+
+
+def _limit(name: str, value: N | None) -> N | None:
+    """``value``, which the cluster keeps in 64 bits. Raises InvalidArgument: it does not fit; names the argument."""
+    if value is not None and not -LIMIT_MAX <= value <= LIMIT_MAX:
+        raise InvalidArgument(f"{name} is not a number up to {LIMIT_MAX}: give a smaller one")
+    return value
 
 
 class Admin:
@@ -167,9 +178,9 @@ class Admin:
             scaling=_scaling(scaling),
             schema=None if schema is None else schema_to_bytes(schema),
             retention_s=_retention_s(retention),
-            retention_bytes=retention_bytes,
-            target_bytes_per_s=target_bytes_per_s,
-            target_records_per_s=target_records_per_s,
+            retention_bytes=_limit("retention_bytes", retention_bytes),
+            target_bytes_per_s=_limit("target_bytes_per_s", target_bytes_per_s),
+            target_records_per_s=_limit("target_records_per_s", target_records_per_s),
             configs=configs_of(configs or {}),
         )
         specs = [replace(alike, name=topic_name(name)) for name in names]
@@ -211,9 +222,9 @@ class Admin:
             durability=_durability(durability),
             scaling=_scaling(scaling),
             retention_s=_retention_s(retention),
-            retention_bytes=retention_bytes,
-            target_bytes_per_s=target_bytes_per_s,
-            target_records_per_s=target_records_per_s,
+            retention_bytes=_limit("retention_bytes", retention_bytes),
+            target_bytes_per_s=_limit("target_bytes_per_s", target_bytes_per_s),
+            target_records_per_s=_limit("target_records_per_s", target_records_per_s),
             configs=None if configs is None else configs_of(configs),
         )
         uid = await self._uid(topic)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import uvloop
 
 from seaweedmq.errors import Closed, InvalidArgument, fresh
+from seaweedmq.runtime.forking import leave_alone_in_children
 
 T = TypeVar("T")
 _running: "weakref.WeakSet[Background]" = weakref.WeakSet()
@@ -35,15 +36,27 @@ class Background:
         self._thread = threading.Thread(target=self._main, name="seaweedmq", daemon=True)
         self._thread.start()
         _running.add(self)
+        leave_alone_in_children(self)
 
     def _main(self) -> None:
         asyncio.set_event_loop(self.loop)
         try:
-            self.loop.run_forever()
+            while not self._run_loop():
+                pass
         finally:
             self._cancel_everything()
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             self.loop.close()
+
+    def _run_loop(self) -> bool:
+        """Run until :meth:`stop`. False: a callback of the user raised what ends a loop, which others still need."""
+        try:
+            self.loop.run_forever()
+        except (SystemExit, KeyboardInterrupt) as error:
+            message = f"a callback raised {type(error).__name__}, which ends nothing in the client's thread"
+            self.loop.call_exception_handler({"message": message, "exception": error})
+            return self._closed is not None
+        return True
 
     def _cancel_everything(self) -> None:
         """Whoever waits for what still runs is told."""
@@ -65,7 +78,7 @@ class Background:
                 if self._closed is not None:
                     raise fresh(self._closed)
                 self.check_thread()
-                return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+                return asyncio.run_coroutine_threadsafe(_carrying_exit(coroutine), self.loop)
         except BaseException:
             coroutine.close()
             raise
@@ -87,6 +100,8 @@ class Background:
             if self._closed is None:
                 raise
             raise fresh(self._closed) from None
+        except _Exit as carried:
+            raise carried.error from None
 
     def check_thread(self) -> None:
         """Raises InvalidArgument in the loop's own thread, where waiting would wait for itself."""
@@ -114,6 +129,22 @@ class Background:
             "after fork(), or start processes with spawn"
         )
         self.on_fork(self._closed)
+
+
+class _Exit(Exception):
+    """A SystemExit or KeyboardInterrupt of the user's code on its way to the thread that called. A task that raised it
+    would end the loop."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+async def _carrying_exit(coroutine: Coroutine[Any, Any, T]) -> T:
+    try:
+        return await coroutine
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise _Exit(error) from None
 
 
 def _after_fork() -> None:

@@ -75,6 +75,7 @@ class Publisher(_Context):
 
         Args:
             key: records of one key stay in order; without one the record goes anywhere.
+            headers: names with their bytes or None, as a mapping, or as pairs where a name is repeated.
             timestamp: aware datetime or microseconds since 1970; now by default.
             timeout: seconds to block at most.
 

@@ -12,7 +12,15 @@ from seaweedmq.client.cluster.news import TopicNews
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.retry import pauses, retrying
 from seaweedmq.core.lineage.problems import check_recoverable
-from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, Refused, SeaweedMQError, Unavailable
+from seaweedmq.errors import (
+    Closed,
+    DeadlineExceeded,
+    InvalidArgument,
+    Refused,
+    SeaweedMQError,
+    Unavailable,
+    Unsupported,
+)
 from seaweedmq.model.broker import ClusterStatus
 from seaweedmq.model.calls import AwaitTopics, Call, DescribeTopic, GetClusterStatus, ToldTopics
 from seaweedmq.model.description import ALL, IDS_MAX, TopicDescription, Which
@@ -67,6 +75,10 @@ class Cluster:
         self.news = TopicNews(self._await_topics, env.rng)
         """What brokers tell of topics that somebody waits for."""
         self._closed = False
+
+    def described(self) -> str:
+        """The addresses it was given, for messages."""
+        return ",".join(self._bootstrap)
 
     async def connect(self) -> ClusterStatus:
         """Find one broker that answers for the cluster.
@@ -135,7 +147,9 @@ class Cluster:
 
     async def _round(self, what: str, request: Callable[[BrokerApi], Awaitable[T]], reasons: dict[str, str]) -> T:
         refusal: SeaweedMQError | None = None
-        for address in self.addresses():
+        unknown: list[Unsupported] = []
+        addresses = self.addresses()
+        for address in addresses:
             try:
                 with self.reaching(address):
                     async with asyncio.timeout(self.config.rpc_timeout_s):
@@ -144,6 +158,10 @@ class Cluster:
                 reasons[address] = f"{NO_ANSWER} within {self.config.rpc_timeout_s:g} s"
             except Refused:
                 reasons[address] = REFUSED
+            except Unsupported as error:
+                # Another service may have the address by now, or its broker may be older than the others.
+                reasons[address] = str(error)
+                unknown.append(error)
             except SeaweedMQError as error:
                 if not is_retryable(error):
                     raise
@@ -152,6 +170,8 @@ class Cluster:
                     refusal = error
         if refusal is not None:
             raise refusal
+        if unknown and len(unknown) == len(addresses):
+            raise unknown[0]
         raise Unavailable(f"could not {what}: no broker answered")
 
     @contextmanager

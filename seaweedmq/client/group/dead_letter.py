@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
 from seaweedmq.core.member.dispatch import GivenUp
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound
 from seaweedmq.model.calls import CreateTopics
+from seaweedmq.model.config import KIB
 from seaweedmq.model.description import OPEN, TopicDescription
 from seaweedmq.model.topic import TOPIC_NAME_LENGTH_MAX, TopicName, TopicSpec
 from seaweedmq.runtime.retrying import deadline
@@ -27,6 +28,8 @@ PREFIX = "dead-letter-"
 REASON_LENGTH_MAX = 1_000
 PLACE = frozenset({"_segment", "_partition", "_offset"})
 """Columns that say where a record was, and not what it is."""
+LARGE_BYTES = 64 * KIB
+"""Columns of more than this are left out of a letter that cannot be kept whole."""
 _HEADERS = PLAIN_SCHEMA.field("_headers")
 
 
@@ -50,12 +53,29 @@ class DeadLetter:
     deliveries: int
     reason: str
 
-    def table(self) -> pa.RecordBatch:
-        """The record with its own columns, key and timestamp; headers ``dead-letter-...`` beside its own."""
+    def tables(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The record in forms of falling size, each with the parts that it leaves out: a record that just fits a frame
+        does not with more headers, and one of Kafka's clients may be unpacked larger than any frame.
+
+        The first has the record's own columns, key and timestamp, and headers ``dead-letter-...`` beside its own.
+        """
         row = record_batch_of(self.rows)
+        told = self._told()
+        yield "", self._table(row, told)
+        del told["reason"]
+        yield "the reason", self._table(row, told)
+        yield "its timestamp and the headers of the dead letter", self._table(row.drop_columns(["_timestamp"]), {})
+        large = [
+            field.name
+            for field, column in zip(row.schema, row.columns, strict=True)
+            if column.nbytes > LARGE_BYTES and field.nullable
+        ]
+        told["left-out"] = ", ".join(f"{name} ({row.column(name).nbytes} bytes)" for name in large)
+        yield str(told["left-out"]), self._table(_emptied(row, large), told)
+
+    def _told(self) -> dict[str, object]:
         origin = self.rows.origin
-        headers = [item for item in row.column("_headers")[0].as_py() or () if not item[0].startswith(PREFIX)]
-        told = {
+        return {
             "reason": self.reason[:REASON_LENGTH_MAX],
             "topic": origin.topic,
             "segment": origin.segment,
@@ -63,10 +83,30 @@ class DeadLetter:
             "deliveries": self.deliveries,
             "group": self.group,
         }
+
+    def _table(self, row: pa.RecordBatch, told: Mapping[str, object]) -> pa.RecordBatch:
+        """Columns that are null of every plain record are left out, as publishers do."""
+        headers = [item for item in row.column("_headers")[0].as_py() or () if not item[0].startswith(PREFIX)]
         headers += [(PREFIX + name, str(value).encode()) for name, value in told.items()]
         columns = {name: row.column(name) for name in row.schema.names if name not in PLACE}
         columns["_headers"] = pa.array([headers], type=_HEADERS.type)
+        if not headers:
+            del columns["_headers"]
+        if not columns["_key"][0].is_valid:
+            del columns["_key"]
         return pa.RecordBatch.from_pydict(columns)
+
+    def __str__(self) -> str:
+        origin = self.rows.origin
+        return f"the record at offset {self.rows.first_offset} of {origin.topic}#{origin.segment}"
+
+
+def _emptied(row: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
+    columns = {
+        name: pa.nulls(1, column.type) if name in names else column
+        for name, column in zip(row.schema.names, row.columns, strict=True)
+    }
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def letter_of(given_up: GivenUp[Message], group: str) -> DeadLetter:
@@ -99,7 +139,21 @@ class DeadLetters:
                 brokers for ``read_retry_timeout_s`` and ``delivery_timeout_s``.
         """
         publisher = await self._publisher()
-        await (await publisher.send_table(letter.table()))
+        tried = list(letter.tables())
+        for number, (left_out, table) in enumerate(tried, 1):
+            sent = await publisher.send_table(table)
+            try:
+                await sent
+            except InvalidArgument as error:
+                # Too large for a frame: columns that do not fit the topic are rejected by send_table.
+                if number == len(tried):
+                    raise
+                log.info("%s does not fit into %s whole: %s", letter, self._name, error)
+                continue
+            if left_out:
+                reason = letter.reason[:REASON_LENGTH_MAX]
+                log.warning("%s is in %s without %s: given up for: %s", letter, self._name, left_out, reason)
+            return
 
     async def _publisher(self) -> Publisher:
         if self._opening is None or (self._opening.done() and self._opening.exception() is not None):

@@ -42,6 +42,10 @@ class Handling:
             self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="seaweedmq-handler")
         self._tasks: set[asyncio.Task[None]] = set()
         self._done = asyncio.Event()
+        self._starting: asyncio.Task[Any] | None = None
+        """The task that waits for records, while it does."""
+        self._exit: BaseException | None = None
+        """The first SystemExit or KeyboardInterrupt of a handler, which ends the run."""
 
     @property
     def running(self) -> int:
@@ -63,12 +67,15 @@ class Handling:
             )
 
     async def run(self) -> None:
-        """Until the subscription ends and all handlers have returned. Raises what fetching raises."""
-        slots = asyncio.Semaphore(self._concurrency)
+        """Until the subscription ends and all handlers have returned.
+
+        Raises:
+            SystemExit, KeyboardInterrupt: If a handler does. Its record is redelivered.
+            SeaweedMQError: If fetching does.
+        """
         try:
             try:
-                while await self._start_one(slots):
-                    pass
+                await self._start_all()
             finally:
                 if not _is_cancelled():
                     await asyncio.gather(*self._tasks)
@@ -78,6 +85,22 @@ class Handling:
             if self._pool is not None:
                 self._pool.shutdown(wait=False, cancel_futures=True)
             self._done.set()
+        if self._exit is not None:
+            raise self._exit
+
+    async def _start_all(self) -> None:
+        """Start handlers until the subscription ends, or one of them ends the run."""
+        slots = asyncio.Semaphore(self._concurrency)
+        self._starting = task = asyncio.current_task()
+        try:
+            while self._exit is None and await self._start_one(slots):
+                pass
+        except asyncio.CancelledError:
+            # The exit of a handler cancels this task; any further cancellation has to propagate.
+            if self._exit is None or task is None or task.uncancel() > 0:
+                raise
+        finally:
+            self._starting = None
 
     async def _start_one(self, slots: asyncio.Semaphore) -> bool:
         await slots.acquire()
@@ -100,19 +123,46 @@ class Handling:
 
     async def _handle(self, message: Message) -> None:
         _current.set(self)
+        error = await self._outcome(message)
+        if error is None:
+            return
+        delay_s = self._delay_s(message.deliveries)
+        log.warning("the handler of %s refused a record, again in %g s", message.topic, delay_s, exc_info=error)
+        self._dispatcher.refuse([message], delay_s, f"{type(error).__name__}: {error}")
+        # A task or thread that raises one of these would end the event loop, and with it all that the client does.
+        if isinstance(error, SystemExit | KeyboardInterrupt) and self._exit is None:
+            self._exit = error
+            if self._starting is not None:
+                self._starting.cancel()
+
+    async def _outcome(self, message: Message) -> BaseException | None:
+        """Return the exception of the handler, if it raises any."""
+        if self._pool is not None:
+            call = partial(copy_context().run, _raised, self._handler, message)
+            return await asyncio.get_running_loop().run_in_executor(self._pool, call)
         try:
-            if self._pool is None:
-                await self._handler(message)
-            else:
-                loop = asyncio.get_running_loop()
-                await loop.run_in_executor(self._pool, copy_context().run, self._handler, message)
-        except Exception as error:  # whatever the user's code raises
-            delay_s = self._delay_s(message.deliveries)
-            log.warning("the handler of %s refused a record, again in %g s", message.topic, delay_s, exc_info=error)
-            self._dispatcher.refuse([message], delay_s, f"{type(error).__name__}: {error}")
+            await self._handler(message)
+        except asyncio.CancelledError as error:
+            if _is_cancelled():
+                raise
+            return error
+        except BaseException as error:  # noqa: BLE001 - any of the user's code
+            return error
+        return None
 
     def _delay_s(self, deliveries: int) -> float:
         return float(min(self._config.redelivery_s_max, self._config.redelivery_s_min * 2.0 ** min(deliveries - 1, 60)))
+
+
+def _raised(handler: Handler, message: Message) -> BaseException | None:
+    """Return the exception of a handler that runs in a thread: as a result, since no future of asyncio can carry a
+    StopIteration.
+    """
+    try:
+        handler(message)
+    except BaseException as error:  # noqa: BLE001 - any of the user's code
+        return error
+    return None
 
 
 _current: ContextVar[Handling | None] = ContextVar("seaweedmq_handling", default=None)

@@ -98,7 +98,6 @@ class GroupSubscriber(TopicReading):
         self._helpers: set[asyncio.Task[None]] = set()
         self._handling: Handling | None = None
         self._error: SeaweedMQError | None = None
-        self._closing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Join the group and learn what to read. Raises NotFound, InvalidArgument, Unavailable, ResourceExhausted."""
@@ -209,9 +208,11 @@ class GroupSubscriber(TopicReading):
         if self.is_inside_handler():
             self.end()
             return
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close(), name=f"close {self.member}")
-        await asyncio.shield(self._closing)
+        await super().close()
+
+    def _begin_to_close(self) -> None:
+        """End iteration only: handlers continue, and their acknowledgements are committed."""
+        self._end()
 
     def is_inside_handler(self) -> bool:
         """Whether a handler of this subscriber is the caller."""
@@ -381,7 +382,6 @@ class GroupSubscriber(TopicReading):
             self.fail(error)
 
     async def _close(self) -> None:
-        self._end()
         if self._handling is not None:
             await self._handling.finished(self._config.close_timeout_s)
         self._closed = True

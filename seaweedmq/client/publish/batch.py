@@ -6,7 +6,8 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from seaweedmq.client.publish.promise import BatchPromise
+from seaweedmq.client.publish.arguments import HeaderPairs
+from seaweedmq.client.publish.promise import NO_THREAD, BatchPromise
 from seaweedmq.client.publish.rows import Rows
 from seaweedmq.codec.arrays import array_of, binary_of
 from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP
@@ -26,7 +27,12 @@ class Batch:
     )  # fmt: skip
 
     def __init__(
-        self, limit_bytes: int, timestamp_us: int, deadline_s: float, on_settled: "Callable[[Batch], None]"
+        self,
+        limit_bytes: int,
+        timestamp_us: int,
+        deadline_s: float,
+        on_settled: "Callable[[Batch], None]",
+        loop_thread: int = NO_THREAD,
     ) -> None:
         self.limit_bytes = limit_bytes
         """Bytes it may grow to; -1 when it takes no more."""
@@ -38,13 +44,13 @@ class Batch:
         """Of every record that brings none."""
         self.values: list[bytes] = []
         self.keys: list[bytes | None] | None = None
-        self.headers: list[dict[str, bytes] | None] | None = None
+        self.headers: list[HeaderPairs | None] | None = None
         self.timestamps: list[int | None] | None = None
         self.has_extras = False
         """Some record brought headers or a timestamp, so every later one is put with ``put_extras``."""
-        self.promise = BatchPromise(deadline_s, partial(on_settled, self))
+        self.promise = BatchPromise(deadline_s, partial(on_settled, self), loop_thread)
 
-    def put_extras(self, index: int, headers: dict[str, bytes] | None, timestamp_us: int | None) -> None:
+    def put_extras(self, index: int, headers: HeaderPairs | None, timestamp_us: int | None) -> None:
         """Headers and timestamp of record ``index``; records before it had none unless they were put here too."""
         self.has_extras = True
         if headers is not None and self.headers is None:
@@ -78,8 +84,7 @@ class Batch:
             columns.append(array_of(np.array(given, np.int64), _TIMESTAMP))
         if self.headers is not None:
             flags |= FLAG_HEADERS
-            lists = [None if h is None else list(h.items()) for h in self.headers]
-            columns.append(pa.array(lists, type=_HEADERS))
+            columns.append(pa.array(self.headers, type=_HEADERS))
         columns.append(binary_of(self.values))
         columns = [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns]
         columns = [c if len(c) == count else c[:count] for c in columns]

@@ -21,7 +21,7 @@ from threading import get_ident
 from typing import Protocol, TypeAlias
 
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.publish.arguments import Headers, as_bytes, as_headers
+from seaweedmq.client.publish.arguments import HeaderPairs, Headers, as_bytes, as_headers
 from seaweedmq.client.publish.batch import Batch
 from seaweedmq.client.publish.framing import FRAME_BYTES_MAX
 from seaweedmq.client.publish.promise import BatchPromise
@@ -192,7 +192,7 @@ class RecordBuffer:
         self,
         value: bytes,
         key: bytes | None,
-        headers: dict[str, bytes] | None,
+        headers: HeaderPairs | None,
         time_us: int | None,
         size: int,
         timeout: float | None,
@@ -253,6 +253,11 @@ class RecordBuffer:
     @property
     def open_batch(self) -> Batch | None:
         return None if self._batch is _NO_BATCH else self._batch
+
+    @property
+    def open_records(self) -> int:
+        """Number of records in the open batch."""
+        return len(self._batch.values)
 
     def encoded(self) -> None:
         """One piece of work has become frames."""
@@ -335,7 +340,8 @@ class RecordBuffer:
                 self._post(self._owner.on_work)
             return None
         limit = max(self.batch_bytes, size)
-        batch = Batch(limit, self._wall_us(), self._clock() + self._delivery_timeout_s, self._owner.on_settled)
+        deadline_s = self._clock() + self._delivery_timeout_s
+        batch = Batch(limit, self._wall_us(), deadline_s, self._owner.on_settled, self._loop_thread)
         self._reserved_bytes = limit
         self.used_bytes += limit
         self._batch = batch
@@ -377,7 +383,7 @@ RecordBuffer.send.__qualname__ = "Publisher.send"
 
 
 def _put(
-    batch: Batch, value: bytes, key: bytes | None, headers: dict[str, bytes] | None, time_us: int | None, size: int
+    batch: Batch, value: bytes, key: bytes | None, headers: HeaderPairs | None, time_us: int | None, size: int
 ) -> Sent:
     """Requires the lock."""
     batch.filled_bytes += size

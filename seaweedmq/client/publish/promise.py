@@ -34,6 +34,8 @@ class Promise(Protocol):
         """The rows were not kept, or not for sure."""
 
 
+NO_THREAD = 0
+"""In place of a thread's identity, which is positive."""
 _NOT_YET = -1
 _OFFSET_UNKNOWN = -2
 _FAILED = -3
@@ -66,11 +68,14 @@ class BatchPromise:
         "_waiters",
         "count",
         "deadline_s",
+        "loop_thread",
         "pending",
     )
 
-    def __init__(self, deadline_s: float, on_settled: Callable[[], None]) -> None:
+    def __init__(self, deadline_s: float, on_settled: Callable[[], None], loop_thread: int = NO_THREAD) -> None:
         self.deadline_s = deadline_s
+        self.loop_thread = loop_thread
+        """The thread that settles, which may not wait for that."""
         self.count = 0
         """Rows, once the batch takes no more."""
         self.pending = 0

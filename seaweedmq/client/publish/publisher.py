@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
+from threading import get_ident
 from types import TracebackType
 from typing import Any, Self
 
@@ -83,6 +84,12 @@ class Publisher:
         """Closed for good, with everything delivered or failed."""
         return self._closing is not None and self._closing.done()
 
+    def described(self) -> str:
+        """Kind, topic, and the records without an outcome, for messages."""
+        works = {*self._unsettled, *self.buffer.waiting_work()}
+        records = self.buffer.open_records + sum(work.promise.pending for work in works)
+        return f"publisher of {self._topic} ({records} records not acknowledged)"
+
     async def start(self) -> None:
         """Learn the topic's segments. Raises NotFound."""
         description = await self._view.description(True)
@@ -105,6 +112,7 @@ class Publisher:
 
         Args:
             key: records of one key stay in order; without one the record goes anywhere.
+            headers: names with their bytes or None, as a mapping, or as pairs where a name is repeated.
             timestamp: aware datetime or microseconds since 1970; now by default.
 
         Raises:
@@ -218,11 +226,13 @@ class Publisher:
         table = as_table(table)
         description = await self._view.description(False)
         if description.topic.schema is None and not is_plain(table.schema):
-            data, uid = schema_to_bytes(schema_to_adopt(table)), description.topic.uid
+            suggested = schema_to_adopt(table)
+            fit(table, suggested, key, timestamp)  # before anything is changed: a topic keeps what it adopted
+            data, uid = schema_to_bytes(suggested), description.topic.uid
             description = await self._cluster.call(f"give {self._topic} a schema", AdoptSchema(self._topic, data, uid))
             self._view.know(description)
         batches, flags = fit(table, self._outbox.schema, key, timestamp)
-        promise = SentTable(sum(b.num_rows for b in batches))
+        promise = SentTable(sum(b.num_rows for b in batches), get_ident())
         job = TableJob(batches, flags, sum(b.nbytes for b in batches), self._cluster.env.wall_us(), promise)
         promise.on_settled = lambda: self.on_settled(job)
         return job

@@ -4,11 +4,13 @@ import asyncio
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
+from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from seaweedmq.client.publish.promise import BatchPromise, Positions
+from seaweedmq.client.publish.promise import NO_THREAD, BatchPromise, Positions
 from seaweedmq.client.publish.receipts import OffsetRange, Receipt, TableReceipt
-from seaweedmq.errors import SeaweedMQError, fresh
+from seaweedmq.errors import InvalidArgument, SeaweedMQError, fresh
 
 
 class Sent(Future[Receipt]):
@@ -58,6 +60,7 @@ class Sent(Future[Receipt]):
 
         Raises:
             TimeoutError: there is no outcome yet.
+            InvalidArgument: there is none yet, and this is the thread it comes from: a callback or a coroutine.
             SeaweedMQError: the record was not kept, or not for sure (DeadlineExceeded).
         """
         self._wait(timeout)
@@ -72,6 +75,7 @@ class Sent(Future[Receipt]):
 
     def _wait(self, timeout: float | None) -> None:
         if not self.done():
+            _check_thread(self._promise.loop_thread, timeout)
             condition = self._promise.condition()
             with condition:
                 if not condition.wait_for(self.done, timeout):
@@ -101,8 +105,9 @@ class Sent(Future[Receipt]):
 class SentTable(Future[TableReceipt]):
     """Future of a :class:`TableReceipt` that can also be awaited; it can not be cancelled. It is its own promise."""
 
-    def __init__(self, records: int) -> None:
+    def __init__(self, records: int, loop_thread: int = NO_THREAD) -> None:
         super().__init__()
+        self._loop_thread = loop_thread
         self.records = records
         self.pending = records
         self.deadline_s = 0.0
@@ -119,13 +124,20 @@ class SentTable(Future[TableReceipt]):
 
     def result(self, timeout: float | None = None) -> TableReceipt:
         """The receipt, waited for at most ``timeout`` seconds. Raises as :meth:`Sent.result`."""
-        if super().exception(timeout) is not None:
+        if self.exception(timeout) is not None:
             raise self._told()
         return super().result()
 
     def exception(self, timeout: float | None = None) -> SeaweedMQError | None:
         """None if every row is kept. Waits, and raises TimeoutError, as :meth:`result`."""
+        if not self.done():
+            _check_thread(self._loop_thread, timeout)
         return None if super().exception(timeout) is None else self._told()
+
+    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
+        """Call ``fn(self)`` at the outcome, in the client's thread; at once if it is known. It must not block."""
+        # By way of the loop, as those of records, so that nothing a callback raises stops the publisher in the middle.
+        super().add_done_callback(fn if self.done() else partial(_call_soon, fn))
 
     def first_error(self) -> SeaweedMQError | None:
         return None if self._error is None else fresh(self._error)
@@ -183,6 +195,24 @@ class SentTable(Future[TableReceipt]):
 
     def __await__(self) -> Generator[Any, None, TableReceipt]:
         return asyncio.wrap_future(self).__await__()
+
+
+def _check_thread(loop_thread: int, timeout: float | None) -> None:
+    """Raises InvalidArgument: the caller is about to wait for itself."""
+    if get_ident() == loop_thread and (timeout is None or timeout > 0):
+        raise InvalidArgument(
+            "there is no outcome yet, and it comes from this thread, that of callbacks and coroutines: await the "
+            "future, or wait for it in another thread"
+        )
+
+
+def _call_soon(callback: Callable[[Any], object], future: "Future[Any]") -> None:
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:  # the outcome was there already
+        callback(future)
+    else:
+        loop.call_soon(callback, future)
 
 
 def _joined(ranges: list[OffsetRange]) -> tuple[OffsetRange, ...]:

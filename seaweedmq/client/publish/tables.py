@@ -1,7 +1,9 @@
 """Arrow tables on their way out: do they fit the topic, what is their key, and how are they cut. No row is touched."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,13 +11,20 @@ import pyarrow.compute as pc
 from seaweedmq.client.publish.rows import Rows
 from seaweedmq.client.publish.sent import SentTable
 from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP, SCHEMA_VERSION_SHIFT
-from seaweedmq.codec.payload.batch import PLAIN_SCHEMA, TIMESTAMP_MAX_US, TIMESTAMP_MIN_US, payload_schema
+from seaweedmq.codec.payload.batch import (
+    PLAIN_SCHEMA,
+    TIMESTAMP_MAX_US,
+    TIMESTAMP_MIN_US,
+    check_values,
+    payload_schema,
+)
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.config import KIB
 
 CHUNK_BYTES_MIN = 256 * KIB
 """A table whose chunks are smaller on average is joined first: frames do not cross chunks."""
 _RESERVED = (("_key", FLAG_KEY), ("_timestamp", FLAG_TIMESTAMP), ("_headers", FLAG_HEADERS))
+_OFFSET = re.compile(r"[+-]\d{2}:?\d{2}")
 _PLAIN = frozenset(PLAIN_SCHEMA.names)
 _TIMESTAMP = PLAIN_SCHEMA.field("_timestamp").type
 
@@ -66,14 +75,40 @@ def as_table(table: pa.Table | pa.RecordBatch) -> pa.Table:
 
 
 def schema_to_adopt(table: pa.Table) -> pa.Schema:
-    """The topic schema that a first table suggests: its columns, dictionaries decoded, without metadata."""
+    """The topic schema that a first table suggests: its columns, dictionaries decoded, without metadata.
+
+    Raises:
+        InvalidArgument: If a column has an unknown time zone.
+    """
     fields = []
     for field in table.schema:
         if field.name in _PLAIN:
             continue
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        unknown = unknown_zone(kind)
+        if unknown is not None:
+            raise InvalidArgument(
+                f"column {field.name!r} has times of the zone {unknown!r}, which is not known: give one like UTC, "
+                "+02:00 or Europe/Berlin"
+            )
         fields.append(pa.field(field.name, kind, nullable=field.nullable))
     return pa.schema(fields)
+
+
+def unknown_zone(kind: pa.DataType) -> str | None:
+    """The time zone of a type, or of what is in it, that readers would not know."""
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return None if _OFFSET.fullmatch(kind.tz) or _is_zone(kind.tz) else str(kind.tz)
+    parts = (unknown_zone(kind.field(i).type) for i in range(kind.num_fields))
+    return next((zone for zone in parts if zone is not None), None)
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        return False
+    return True
 
 
 def fit(
@@ -117,6 +152,11 @@ def fit(
     batches = [b for b in fitted.to_batches() if b.num_rows]
     if len(batches) > 1 and fitted.nbytes < CHUNK_BYTES_MIN * len(batches):
         batches = [b for b in fitted.combine_chunks().to_batches() if b.num_rows]
+    try:
+        for batch in batches:
+            check_values(batch, flags, schema)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"the table {error}") from None
     return batches, flags
 
 
@@ -124,9 +164,19 @@ def _column(table: pa.Table, name: str, what: str) -> pa.ChunkedArray:
     if name not in table.schema.names:
         raise InvalidArgument(f"{what} column {name!r} is not in the table, which has {', '.join(table.schema.names)}")
     column = table.column(name)
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    return column
+    return _decoded(column, name)
+
+
+def _decoded(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Without dictionaries. Raises InvalidArgument: Arrow cannot decode these."""
+    if not pa.types.is_dictionary(column.type):
+        return column
+    try:
+        return column.cast(column.type.value_type)
+    except pa.ArrowNotImplementedError as error:
+        raise InvalidArgument(
+            f"column {name!r} is {column.type}, which Arrow cannot decode: send its values without a dictionary"
+        ) from error
 
 
 def _key_column(table: pa.Table, name: str) -> pa.ChunkedArray:
@@ -161,14 +211,13 @@ def _timestamp_column(table: pa.Table, name: str) -> pa.ChunkedArray:
 
 def _fitted(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     given = column.type
-    if pa.types.is_dictionary(given):
-        column = column.cast(given.value_type)
+    column = _decoded(column, field.name)
     if column.type != field.type:
         if not _widens(column.type, field.type):
             raise InvalidArgument(f"column {field.name!r} is {given}, the topic's schema has {field.type}: cast it")
         try:
             column = column.cast(field.type)
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise InvalidArgument(f"column {field.name!r}, {given}, does not fit {field.type}: {error}") from error
     if column.null_count and not field.nullable:
         raise InvalidArgument(

@@ -16,6 +16,7 @@ from seaweedmq.codec.arrays import array_of
 from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP, SCHEMA_VERSION_SHIFT
 from seaweedmq.codec.moment import EPOCH
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA, TIMESTAMP
+from seaweedmq.codec.python_values import python_values
 from seaweedmq.core.member.acks import Offsets, offsets_of
 from seaweedmq.errors import InvalidArgument
 
@@ -90,7 +91,7 @@ class _Fields(NamedTuple):
     key: bytes | None
     value: Any
     """Bytes, or None: so Kafka's clients say that a key is gone. For a topic with a schema a dict of the row's
-    columns."""
+    columns; a date that Python lacks is the stored number, or in UTC if only its local time is out of range."""
     header_pairs: list[tuple[str, bytes | None]] | None
     """In their order. A name may come again, and a header may have no value, as Kafka's clients send them."""
 
@@ -203,7 +204,7 @@ def _fields(arrived: Arrived, offsets: Iterator[int]) -> Iterator[tuple[Any, ...
         at += 1
     if flags >> SCHEMA_VERSION_SHIFT:
         names = batch.schema.names[at:]
-        columns = [batch.column(i).to_pylist() for i in range(at, batch.num_columns)]
+        columns = [python_values(batch.column(i)) for i in range(at, batch.num_columns)]
         values: Any = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     else:
         values = batch.column(at).to_pylist()

@@ -1,13 +1,14 @@
 """Stretches of single segments, each to an end that is known: for who shares out the reading of a topic."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.subscribe.messages import check_columns, record_batch_of
+from seaweedmq.client.subscribe.iteration import Iteration
+from seaweedmq.client.subscribe.messages import Arrived, check_columns, record_batch_of
 from seaweedmq.client.subscribe.options import OnMissing, ReadOptions
 from seaweedmq.client.subscribe.reader import SegmentReader
 from seaweedmq.client.subscribe.reading import TopicReading
@@ -35,6 +36,8 @@ class RangeReading(TopicReading):
         options = ReadOptions(start="earliest", columns=columns, on_missing=on_missing)
         super().__init__(cluster, topic, config, on_close, options)
         self._ranges = dict(ranges)
+        self._rows: Arrived | None = None
+        """Fetched and not popped."""
 
     async def open(self) -> None:
         """Begin to read. Raises NotFound: no such topic, or one of its segments is gone."""
@@ -46,7 +49,7 @@ class RangeReading(TopicReading):
                 raise NotFound(f"topic {self._topic} has no segment {number}: retention removed all of it")
             self._start_reader(segments[number], start, end)
 
-    async def batches(self) -> AsyncIterator[pa.RecordBatch]:
+    def batches(self) -> Iteration[pa.RecordBatch]:
         """Columns as :meth:`TopicReading.batches`; every batch is of one segment, without gap in its offsets.
 
         Raises:
@@ -54,7 +57,14 @@ class RangeReading(TopicReading):
             DataLoss: records are lost; not with ``on_missing="skip"``.
             Unavailable: a segment could not be reached for ``read_retry_timeout_s``.
         """
-        while self._readers and not self._closed:
+        return Iteration(self.fetch, self._pop_batches)
+
+    @property
+    def has_rows(self) -> bool:
+        return self._rows is not None
+
+    async def fetch(self) -> bool:
+        while self._rows is None and self._readers and not self._closed:
             pulled = self._pull()
             if pulled is None:
                 self._news.clear()
@@ -63,11 +73,19 @@ class RangeReading(TopicReading):
             reader, arrived = pulled
             self._check_begin(reader)
             if arrived is not None:
-                yield record_batch_of(arrived, self._columns)
+                self._rows = arrived
             elif reader.error is not None:
+                self.on_arrived(reader)
                 raise fresh(reader.error)
             else:
                 self._drop_reader(reader.segment.id)
+        return self._rows is not None
+
+    def pop_batch(self) -> pa.RecordBatch:
+        rows, self._rows = self._rows, None
+        if rows is None:
+            raise AssertionError("fetch() comes first")
+        return record_batch_of(rows, self._columns)
 
     def _check_begin(self, reader: SegmentReader) -> None:
         start, _ = self._ranges[reader.segment.id]
@@ -97,10 +115,3 @@ class RangeReading(TopicReading):
                 self._news.clear()
                 await self._news.wait()
         return found
-
-    async def close(self) -> None:
-        """End reading, here and in whoever waits. Idempotent."""
-        self._closed = True
-        self._end()
-        await self._stop_readers()
-        self._on_close(self)

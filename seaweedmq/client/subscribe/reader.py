@@ -81,7 +81,9 @@ class SegmentReader:
         self._origin = Origin(str(topic), segment.id, segment.slots.lo if owner.has_partitions else None)
         self._cursor = Cursor(segment, start, stop_offset)
         self._credit = Credit(cluster.config.credit_bytes_min)
-        self._arrived: deque[tuple[Arrived, int]] = deque()
+        self._arrived: deque[tuple[Frame, range]] = deque()
+        """Frames as received, and the offsets that are wanted of each. They stay packed until they are taken: those of
+        Kafka's clients may be a hundred times larger unpacked."""
         self._give_credit = asyncio.Event()
         self._refresh = False
         self._reached_at = 0.0
@@ -119,9 +121,23 @@ class SegmentReader:
         """The oldest rows not taken, if there are any."""
         if not self._arrived:
             return None
-        arrived, size = self._arrived.popleft()
-        self._credit.taken(size)
+        frame, wanted = self._arrived.popleft()
+        self._credit.taken(frame.header.frame_bytes)
         self._give_credit.set()
+        try:
+            return self._decoded(frame, wanted)
+        except SeaweedMQError as error:
+            self.error = error
+            self._arrived.clear()
+            return None
+
+    def _decoded(self, frame: Frame, wanted: range) -> Arrived:
+        """Raises Corrupt, Unsupported."""
+        header = frame.header
+        batch = decode_frame(frame, self._owner.schema if header.schema_version else None)
+        arrived = Arrived(self._origin, batch, header.flags, header.base_offset, header.timestamp_min)
+        if len(wanted) < len(arrived):
+            arrived = arrived.slice(wanted.start - header.base_offset, len(wanted))
         return arrived
 
     async def run(self) -> None:
@@ -235,13 +251,9 @@ class SegmentReader:
         if wanted:
             if header.schema_version and self._owner.schema is None:
                 raise StaleMetadata(f"{self.segment} has records of a schema that is not known here yet")
-            batch = decode_frame(frame, self._owner.schema if header.schema_version else None)
-            arrived = Arrived(self._origin, batch, header.flags, header.base_offset, header.timestamp_min)
-            if len(wanted) < len(arrived):
-                arrived = arrived.slice(wanted.start - header.base_offset, len(wanted))
-            size = max(header.frame_bytes, batch.get_total_buffer_size())  # a payload may be compressed
-            self._credit.hold(size)
-            self._arrived.append((arrived, size))
+            if self.error is None:
+                self._credit.hold(header.frame_bytes)
+                self._arrived.append((frame, wanted))
         self._cursor.passed(header.end_offset)
 
     async def _requests(

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -15,6 +15,7 @@ from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.retry import retrying
 from seaweedmq.client.start import start_of
+from seaweedmq.client.subscribe.iteration import Iteration
 from seaweedmq.client.subscribe.messages import Arrived, Message
 from seaweedmq.client.subscribe.options import ReadOptions
 from seaweedmq.client.subscribe.reader import SegmentReader
@@ -86,6 +87,7 @@ class TopicReading:
         self._news = asyncio.Event()
         self._ended = False
         self._closed = False
+        self._closing: asyncio.Task[None] | None = None
 
     @property
     def topic(self) -> str:
@@ -95,9 +97,13 @@ class TopicReading:
     def is_closed(self) -> bool:
         return self._closed
 
+    def described(self) -> str:
+        """Kind and topic, for messages."""
+        return f"subscriber of {self._topic}"
+
     # --- what users call -------------------------------------------------------------------------------------------
 
-    async def __aiter__(self) -> AsyncIterator[Message]:
+    def __aiter__(self) -> Iteration[Message]:
         """Messages, until ``limit``, ``stop_at``, ``timeout`` or :meth:`close` ends it.
 
         Raises:
@@ -108,23 +114,36 @@ class TopicReading:
             NotFound: the topic was deleted.
             Fenced: another member with the same id took over; only with a group.
         """
-        while await self.fetch():
-            for message in self.pop_messages():
-                yield message
+        return Iteration(self.fetch, self.pop_messages)
 
-    async def batches(self) -> AsyncIterator[pa.RecordBatch]:
+    def batches(self) -> Iteration[pa.RecordBatch]:
         """The same records as Arrow batches: ``_segment, _offset, _timestamp, _key, _headers`` and ``_value`` or the
         topic's columns; of a topic with partitions ``_partition`` follows the segment. May be mixed with iterating over
         messages.
         """
-        while await self.fetch():
-            batch = self.pop_batch()
-            if batch is not None:
-                yield batch
+        return Iteration(self.fetch, self._pop_batches)
+
+    def _pop_batches(self) -> Iterator[pa.RecordBatch]:
+        batch = self.pop_batch()
+        return iter(() if batch is None else (batch,))
 
     async def close(self) -> None:
-        """End iteration, here and in whoever waits. Idempotent."""
-        raise NotImplementedError
+        """End iteration, here and in a task that waits. Idempotent; a call that is cancelled leaves closing under way,
+        and the next awaits the same.
+        """
+        if self._closing is None:
+            self._begin_to_close()
+            self._closing = asyncio.create_task(self._close(), name=f"close {self._topic}")
+        await asyncio.shield(self._closing)
+
+    def _begin_to_close(self) -> None:
+        """Note at once that nothing more is delivered."""
+        self._closed = True
+        self._end()
+
+    async def _close(self) -> None:
+        await self._stop_readers()
+        self._on_close(self)
 
     async def __aenter__(self) -> Self:
         return self

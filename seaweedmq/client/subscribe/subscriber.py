@@ -86,13 +86,6 @@ class Subscriber(TopicReading):
             self._ring_at_first = self._ring_known.hi
             self._view.keep_looking(self._config.metadata_max_age_s)
 
-    async def close(self) -> None:
-        """End iteration, here and in whoever waits. Idempotent."""
-        self._closed = True
-        self._end()
-        await self._stop_readers()
-        self._on_close(self)
-
     def ack(self, delivered: Message | pa.RecordBatch | pa.Table) -> None:
         """Without a group nothing keeps a position, and this does nothing."""
 

@@ -3,24 +3,24 @@
 A batch becomes a frame whose payload is the batch, and then zeros up to a multiple of 8 bytes. One batch is one frame.
 """
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
-import pyarrow as pa
 from xxhash import xxh3_64_intdigest
 
 from seaweedmq.codec.frame import COLUMN_FLAGS, ENCODING_KAFKA, RECORDS_MAX, Frame, FrameHeader, encode_header
 from seaweedmq.codec.kafka.columns import (
     UNSOUND,
     US_PER_MS,
-    check_names,
     not_sound,
-    timestamps_between,
     unpacked_records,
 )
-from seaweedmq.codec.kafka.header import BatchHeader, batch_bytes, check_crc, patched_head, read_header
+from seaweedmq.codec.kafka.compression import check_readable
+from seaweedmq.codec.kafka.header import HEADER_BYTES, BatchHeader, batch_bytes, check_crc, patched_head, read_header
 from seaweedmq.codec.kafka.header import with_append_time as _with_append_time
-from seaweedmq.codec.kafka.records import find_records
-from seaweedmq.codec.kafka.refusals import BatchRefused, Refusal
+from seaweedmq.codec.kafka.records import HEADERS_OF_RECORD_MAX, find_records
+from seaweedmq.codec.kafka.refusals import BatchRefused, RecordError, Refusal
 from seaweedmq.codec.moment import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
 from seaweedmq.model.config import KAFKA_UNPACKED_BYTES_MAX
 from seaweedmq.model.frames import Frames
@@ -43,6 +43,12 @@ __all__ = [
 ALIGNMENT: Final = 8
 UNPACKED_BYTES_MAX: Final = KAFKA_UNPACKED_BYTES_MAX
 """Of the records of one batch: more is not read anywhere."""
+CALENDAR_MS: Final = TIMESTAMP_MIN_US // US_PER_MS, TIMESTAMP_MAX_US // US_PER_MS
+"""Earliest and latest timestamp of any record."""
+RECORD_ERRORS_MAX: Final = 1_000
+"""Records named when a batch is refused for some of its records: a million would be a reply of 100 MB."""
+_NO_TIMESTAMP: Final = -1
+"""Kafka's clients send it for a record without a time."""
 _NOT_COUNTED: Final = (0,) * HISTOGRAM_BUCKETS
 _NO_PRODUCER: Final = 0
 """In a frame's header."""
@@ -67,6 +73,8 @@ def check_batch(
     compacted: bool = False,
     bytes_max: int | None = None,
     has_append_time: bool = False,
+    times_ms: tuple[int, int] = CALENDAR_MS,
+    record_headers_max: int = HEADERS_OF_RECORD_MAX,
 ) -> CheckedBatch:
     """Make sure that whoever reads the batch later finds what its header says. ``data``: exactly one batch.
 
@@ -77,9 +85,12 @@ def check_batch(
         compacted: the topic keeps the last record of each key, so each has one.
         bytes_max: of the batch, as the topic is configured; None: any.
         has_append_time: ``with_append_time`` may have made it, and not a client.
+        times_ms: Earliest and latest timestamp that the topic takes. A record without a time is always taken.
+        record_headers_max: Headers that a record may have.
 
     Raises:
-        BatchRefused: it breaks a rule, which the error and its message name.
+        BatchRefused: it breaks a rule, which the error and its message name. Too many headers are its cause as
+            ``TooManyHeaders``.
     """
     header = read_header(data)
     if header.size_bytes != len(data):
@@ -87,17 +98,15 @@ def check_batch(
     if bytes_max is not None and len(data) > bytes_max:
         raise BatchRefused(
             Refusal.MESSAGE_TOO_LARGE,
-            f"a batch of {len(data)} bytes: the topic takes up to {bytes_max} (max.message.bytes), send smaller ones",
+            f"a batch of {len(data)} bytes: here are taken up to {bytes_max} (max.message.bytes of the topic, and "
+            "frame_bytes_max of the brokers): send smaller ones",
         )
     check_crc(header, data)
     _check_header(header, has_append_time)
+    check_readable(header.compression, data[HEADER_BYTES:])
     unpacked = unpacked_records(header, data, min(unpacked_bytes_max, UNPACKED_BYTES_MAX))
-    lowest, highest = _check_records(header, unpacked, compacted)
-    if not TIMESTAMP_MIN_US <= lowest * US_PER_MS <= highest * US_PER_MS <= TIMESTAMP_MAX_US:
-        raise BatchRefused(
-            Refusal.INVALID_TIMESTAMP,
-            f"timestamps from {lowest} to {highest}: give milliseconds since 1970, of the years 1 to 9999",
-        )
+    times_ms = max(times_ms[0], CALENDAR_MS[0]), min(times_ms[1], CALENDAR_MS[1])
+    lowest, highest = _check_records(header, unpacked, compacted, times_ms, record_headers_max)
     return CheckedBatch(header, lowest * US_PER_MS, highest * US_PER_MS)
 
 
@@ -157,21 +166,62 @@ def _check_header(header: BatchHeader, has_append_time: bool) -> None:
         )
 
 
-def _check_records(header: BatchHeader, unpacked: memoryview, compacted: bool) -> tuple[int, int]:
+def _check_records(
+    header: BatchHeader, unpacked: memoryview, compacted: bool, times_ms: tuple[int, int], record_headers_max: int
+) -> tuple[int, int]:
     """Lowest and highest timestamp, milliseconds."""
-    buffer = pa.py_buffer(unpacked)
     deltas: list[int] = []
+    lacks_key = False
     try:
-        for block in find_records(unpacked, header.record_count):
-            if compacted and block.key_length.min() < 0:
-                raise _invalid(
-                    "a record of a batch has no key: the topic keeps the last record of each key, give it one"
-                )
-            check_names(buffer, block)
+        for block in find_records(unpacked, header.record_count, record_headers_max):
+            lacks_key = lacks_key or (compacted and bool(block.key_length.min() < 0))
             deltas += (int(block.timestamp_delta.min()), int(block.timestamp_delta.max()))
     except UNSOUND as error:
         raise not_sound(error) from error
-    return timestamps_between(header, min(deltas), max(deltas))
+    if header.has_append_time:
+        lowest = highest = header.max_timestamp_ms
+    else:
+        lowest, highest = header.first_timestamp_ms + min(deltas), header.first_timestamp_ms + max(deltas)
+    if lacks_key or not times_ms[0] <= lowest <= highest <= times_ms[1]:
+        _refuse_records(header, unpacked, compacted, times_ms)
+    return lowest, highest
+
+
+def _refuse_records(header: BatchHeader, unpacked: memoryview, compacted: bool, times_ms: tuple[int, int]) -> None:
+    """Raise BatchRefused if a rule for single records is broken, as Apache Kafka's ``LogValidator`` has them."""
+    found = list(islice(_record_errors(header, unpacked, compacted, times_ms), RECORD_ERRORS_MAX))
+    if not found:  # only records without a time are out of range
+        return
+    refusals = {refusal for refusal, _ in found}
+    records = [error for _, error in found]
+    raise BatchRefused(
+        Refusal.INVALID_TIMESTAMP if Refusal.INVALID_TIMESTAMP in refusals else Refusal.INVALID_RECORD,
+        f"{len(records)} of {header.record_count} records of a batch are at fault, the first with number "
+        f"{records[0].number}: {records[0].text}",
+        records,
+    )
+
+
+def _record_errors(
+    header: BatchHeader, unpacked: memoryview, compacted: bool, times_ms: tuple[int, int]
+) -> Iterator[tuple[Refusal, RecordError]]:
+    number = 0
+    for block in find_records(unpacked, header.record_count):
+        for key_length, delta in zip(block.key_length.tolist(), block.timestamp_delta.tolist(), strict=True):
+            time_ms = header.max_timestamp_ms if header.has_append_time else header.first_timestamp_ms + delta
+            if compacted and key_length < 0:
+                text = "it has no key, and the topic keeps the last record of each key: give it one"
+                yield Refusal.INVALID_RECORD, RecordError(number, text)
+            elif time_ms != _NO_TIMESTAMP and not times_ms[0] <= time_ms <= times_ms[1]:
+                yield Refusal.INVALID_TIMESTAMP, RecordError(number, _bad_time(time_ms, times_ms))
+            number += 1
+
+
+def _bad_time(time_ms: int, times_ms: tuple[int, int]) -> str:
+    return (
+        f"its timestamp is {time_ms} ms: give milliseconds since 1970, here from {times_ms[0]} to {times_ms[1]} (of "
+        "the years 1 to 9999, and as far as message.timestamp.before.max.ms and message.timestamp.after.max.ms allow)"
+    )
 
 
 def _invalid(text: str) -> BatchRefused:

@@ -79,12 +79,6 @@ def columns_of(data: Frames, *, unpacked_bytes_max: int) -> Columns:
         raise not_sound(error) from error
 
 
-def check_names(buffer: pa.Buffer, records: Records) -> None:
-    """Raise ArrowInvalid if the name of a header is not UTF-8."""
-    if len(records.name_at):
-        _names(buffer, records).validate(full=True)
-
-
 def not_sound(error: Exception) -> BatchRefused:
     """What is said of records that can not be read."""
     why = "they end in the middle of one" if isinstance(error, IndexError) else error
@@ -122,7 +116,14 @@ def _headers(buffer: pa.Buffer, records: Records) -> pa.Array:
 
 
 def _names(buffer: pa.Buffer, records: Records) -> pa.Array:
-    return _cut(buffer, records.name_at, records.name_length).view(pa.string())
+    """Names of headers, as Java's client reads them: with U+FFFD for what is not UTF-8."""
+    octets = _cut(buffer, records.name_at, records.name_length)
+    names = octets.view(pa.string())
+    try:
+        names.validate(full=True)
+    except pa.ArrowInvalid:
+        return pa.array([str(name, "utf-8", "replace") for name in octets.to_pylist()], pa.string())
+    return names
 
 
 def _present(mask: np.ndarray) -> pa.Buffer:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import cramjam
 import numpy as np
 
+from seaweedmq.codec.kafka.lz4_frame import check_frame
 from seaweedmq.codec.kafka.refusals import BatchRefused, Refusal
 from seaweedmq.model.frames import Frames
 
@@ -45,6 +46,21 @@ def unpack(compression: int, data: Frames, bytes_max: int) -> memoryview:
             f"{len(data)} bytes of a batch are not sound {NAMES[compression]} of at most {bytes_max} bytes of records: "
             f"{error}",
         ) from error
+
+
+def check_readable(compression: int, data: Frames) -> None:
+    """Check, before the records of a batch are unpacked, that other clients than this one can unpack them.
+
+    Raises:
+        BatchRefused: If they cannot.
+    """
+    if compression == LZ4:
+        try:
+            check_frame(memoryview(data))
+        except ValueError as error:
+            raise BatchRefused(
+                Refusal.INVALID_RECORD, f"{len(data)} bytes of a batch are not lz4 that every client can read: {error}"
+            ) from error
 
 
 def _unpack_whole(module: Any, data: memoryview, bytes_max: int) -> memoryview:

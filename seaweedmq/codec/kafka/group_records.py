@@ -71,7 +71,7 @@ def _hash_code(text: str) -> int:
 
 _remembered_hash_code = lru_cache(maxsize=4_096)(_hash_code)
 _REMEMBERED_LENGTH_MAX: Final = 249
-"""A coordinator has no group with a longer name: so what is remembered is no more than some megabytes."""
+"""Longer names are rare, and what is remembered of others is no more than some megabytes."""
 
 
 # --- writing --------------------------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """Why a record batch is refused, as Kafka's protocol numbers it."""
 
+from collections.abc import Sequence
 from enum import IntEnum
+from typing import NamedTuple
 
 from seaweedmq.errors import InvalidArgument
 
@@ -16,10 +18,20 @@ class Refusal(IntEnum):
     INVALID_RECORD = 87
 
 
+class RecordError(NamedTuple):
+    """A record for which its batch is refused (KIP-467)."""
+
+    number: int
+    """Number of the record in its batch, from 0."""
+    text: str
+
+
 class BatchRefused(InvalidArgument):
     """A record batch breaks a rule; nothing of it is taken."""
 
-    def __init__(self, refusal: Refusal, text: str) -> None:
+    def __init__(self, refusal: Refusal, text: str, records: Sequence[RecordError] = ()) -> None:
         super().__init__(text)
         self.refusal = refusal
         """What Kafka calls the rule."""
+        self.records = records
+        """The records at fault, if the rule is one for single records."""

@@ -43,14 +43,23 @@ def validate(header: FrameHeader, payload: Frames, topic_schema: pa.Schema | Non
         message = open_message(payload, shape.layout, header.record_count)
         batch = pa.ipc.read_record_batch(message, shape.schema)
         batch.validate(full=True)
-        for column, check in shape.checks:
-            check(batch.column(column))
+        _check_values(batch, shape)
         if header.flags & FLAG_TIMESTAMP:
             _check_timestamps(header, batch.column(1 if header.flags & FLAG_KEY else 0))
     except InvalidArgument as e:
         raise InvalidArgument(f"frame payload {e}") from None
     except ARROW_FAILURES as e:
         raise InvalidArgument(f"frame payload is not a sound Arrow record batch ({e}): encode it again") from e
+
+
+def check_values(batch: pa.RecordBatch, flags: int, topic_schema: pa.Schema | None) -> None:
+    """See ``batch.check_values``."""
+    _check_values(batch, _shapes.of(flags, topic_schema))
+
+
+def _check_values(batch: pa.RecordBatch, shape: _Shape) -> None:
+    for column, check in shape.checks:
+        check(batch.column(column))
 
 
 def decode(frame: Frame, topic_schema: pa.Schema | None) -> pa.RecordBatch:

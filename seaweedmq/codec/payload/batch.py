@@ -42,6 +42,7 @@ __all__ = [
     "TIMESTAMP_MIN_US",
     "Encoding",
     "check_topic_schema",
+    "check_values",
     "clip_frame",
     "decode_frame",
     "encode_frame",
@@ -123,6 +124,16 @@ def encode_frame(
         base_offset=base_offset,
     )
     return join((encode_header(header), memoryview(payload)))
+
+
+def check_values(batch: pa.RecordBatch, flags: int, topic_schema: pa.Schema | None) -> None:
+    """Find the values that brokers refuse in a batch with exactly the columns of ``payload_schema(flags, ...)``.
+
+    Raises:
+        InvalidArgument: null inside of a column that declares it not null there, or a time that no table holds; names
+            the column.
+    """
+    arrow.check_values(batch, flags, topic_schema)
 
 
 def decode_frame(frame: Frame, topic_schema: pa.Schema | None) -> pa.RecordBatch:

@@ -69,4 +69,4 @@ def _check_seconds(array: pa.Array, where: str) -> None:
     try:
         array.cast(pa.timestamp("ms", tz=array.type.tz))
     except pa.ArrowInvalid as e:
-        raise InvalidArgument(f"has a timestamp in {where} that milliseconds can not hold ({e}): correct it") from e
+        raise InvalidArgument(f"has a timestamp in {where} that milliseconds cannot hold ({e}): correct it") from e

@@ -32,10 +32,10 @@ class Limits:
     """Subscriptions and assignments of a group: all of it is one record."""
     groups_max: int = 10_000
     """Of a shard."""
-    state_bytes_max: int = 128 << 20
-    """Of a shard: members and offsets, as they count in ``size_bytes``."""
-    group_id_bytes_max: int = 249
-    offset_metadata_bytes_max: int = 4_096
+    group_id_bytes_max: int = 32_767
+    """Length of a string in Kafka's protocol, and in the records that groups are kept in."""
+    offset_metadata_length_max: int = 4_096
+    """Java's characters, which Apache Kafka counts for ``offset.metadata.max.bytes``."""
     offsets_per_group_max: int = 100_000
     offsets_retention_ms: int = 7 * 24 * 3_600 * 1_000
     offsets_check_ms: int = 600_000

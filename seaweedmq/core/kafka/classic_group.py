@@ -100,6 +100,11 @@ class ClassicGroup:
         return self._round.topics is not None
 
     @property
+    def members(self) -> int:
+        """Number of its members."""
+        return len(self._members)
+
+    @property
     def size_bytes(self) -> int:
         """What its members take."""
         return self._members.size_bytes

@@ -95,7 +95,7 @@ class Committed:
     def _error(
         self, offset: OffsetToCommit, before: OffsetValue | None, grows_bytes: int, limits: Limits, end_bytes: int
     ) -> GroupError:
-        if len(offset.metadata.encode()) > limits.offset_metadata_bytes_max:
+        if _java_length(offset.metadata) > limits.offset_metadata_length_max:
             return GroupError.OFFSET_METADATA_TOO_LARGE
         if before is None and len(self) >= limits.offsets_per_group_max:
             return GroupError.POLICY_VIOLATION
@@ -198,3 +198,8 @@ def is_expired(
             return False
     expire_ms = since_ms + retention_ms if value.expire_ms is None else value.expire_ms
     return confirmed_ms >= expire_ms and (since_s is None or (now - since_s) * 1_000 >= expire_ms - since_ms)
+
+
+def _java_length(text: str) -> int:
+    """Characters as Java counts them: those beyond 16 bits are two."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2

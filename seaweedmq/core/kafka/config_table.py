@@ -10,6 +10,7 @@ from seaweedmq.core.kafka.config_values import LONG_MAX, Config, ConfigType
 from seaweedmq.model.topic import Durability, Scaling
 from seaweedmq.model.topic_settings import AUTO_COMPACT
 
+THROTTLED_REPLICAS = r"\*|([0-9]+:[0-9]+(,[0-9]+:[0-9]+)*)?"
 BOOLEAN, STRING, LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST
 INT, LONG, DOUBLE = ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
 
@@ -34,14 +35,15 @@ _CONFIGS = (
         only=("delete", "compact"),
         acts=True,
         synonym="log.cleanup.policy",
-        about="delete: retention removes old records. compact alone: every record is kept. With compact all have keys.",
+        about="delete: retention removes old records. Without it every record is kept. With compact all have keys.",
     ),
     Config(
         name="compression.gzip.level",
         type=INT,
         default="-1",
-        low=-1,
+        low=1,
         high=9,
+        besides=-1,
         synonym="compression.gzip.level",
         about="Level at which brokers compress with gzip; batches are kept as producers send them.",
     ),
@@ -107,6 +109,7 @@ _CONFIGS = (
         name="follower.replication.throttled.replicas",
         type=LIST,
         default="",
+        form=THROTTLED_REPLICAS,
         about="Replicas whose replication is slowed down on followers.",
     ),
     Config(
@@ -121,6 +124,7 @@ _CONFIGS = (
         name="leader.replication.throttled.replicas",
         type=LIST,
         default="",
+        form=THROTTLED_REPLICAS,
         about="Replicas whose replication is slowed down on leaders.",
     ),
     Config(
@@ -155,7 +159,7 @@ _CONFIGS = (
         low=0,
         acts=True,
         synonym="message.max.bytes",
-        about="Largest batch that is taken, in bytes as it is sent.",
+        about="Largest batch that is taken, in bytes as it is sent, up to the brokers' own frame_bytes_max.",
     ),
     Config(
         name="message.timestamp.after.max.ms",
@@ -233,7 +237,8 @@ _CONFIGS = (
         name="remote.storage.enable",
         type=BOOLEAN,
         default="false",
-        about="Tiered storage; all records are in the shared storage here anyway.",
+        only=("false",),
+        about="Tiered storage of Kafka, which there is not; all records are in the shared storage anyway.",
     ),
     Config(
         name=RETENTION_BYTES,
@@ -257,10 +262,10 @@ _CONFIGS = (
         name=SEGMENT_BYTES,
         type=INT,
         default="1073741824",
-        low=14,
+        low=1 << 20,
         acts=True,
         synonym="log.segment.bytes",
-        about="Size at which a log file ends and becomes a table, from 64 KiB up to the brokers' own log_roll_bytes.",
+        about="Size at which a log file ends and becomes a table, up to the brokers' own log_roll_bytes.",
     ),
     Config(
         name="segment.index.bytes",

@@ -55,6 +55,10 @@ class Config:
     """Whether it changes anything here. One that does not is kept and shown: tools set it, and read it again."""
     low: float = -math.inf
     high: float = math.inf
+    besides: int | None = None
+    """A number that is allowed though it is outside of ``low`` to ``high``."""
+    form: str = ""
+    """A regular expression that the items of a list match, with commas between them. Empty: any."""
     only: tuple[str, ...] = ()
     """Texts that are allowed, of a list: as its items. Empty: any."""
     synonym: str | None = None
@@ -78,13 +82,15 @@ class Config:
         text = value.strip()
         match self.type:
             case ConfigType.BOOLEAN:
-                return self._choice(text.lower(), ("true", "false"))
+                return self._choice(text.lower(), self.only or ("true", "false"))
             case ConfigType.INT | ConfigType.SHORT | ConfigType.LONG:
                 return str(self._within(int(text) if _WHOLE.fullmatch(text) else None, text))
             case ConfigType.DOUBLE:
                 return str(self._within(_number(text), text))
             case ConfigType.LIST:
                 items = list(dict.fromkeys(items_of(text)))
+                if self.form and not re.fullmatch(self.form, ",".join(items)):
+                    raise self._refused(text, "* or partition:broker,partition:broker")
                 return ",".join(self._choice(item, self.only) for item in items)
             case _:
                 return self._choice(text, self.only)
@@ -96,9 +102,10 @@ class Config:
 
     def _within(self, number: float | None, text: str) -> float:
         low, high = self._bounds()
-        if number is None or not low <= number <= high:
+        if number is None or not (low <= number <= high or number == self.besides):
             kind = "a number" if self.type is ConfigType.DOUBLE else "a whole number"
-            raise self._refused(text, f"{kind} from {low:,} to {high:,}")
+            besides = "" if self.besides is None else f", or {self.besides}"
+            raise self._refused(text, f"{kind} from {low:,} to {high:,}{besides}")
         return number
 
     def _bounds(self) -> tuple[float, float]:

@@ -4,6 +4,9 @@ A producer that a partition does not know may begin anywhere. So if its first fr
 not ready to lead a partition yet, those behind it must not be where it begins, or the first could never be stored any
 more. Nor may they be told that they are out of order: librdkafka would begin a new epoch, and store again what it has
 stored and was not told of.
+
+A client sends such a frame again within moments, or gives it up. One that does not come again is forgotten, or
+everything behind it would be refused without an end.
 """
 
 from collections import OrderedDict
@@ -13,6 +16,9 @@ from seaweedmq.model.producer import unwrapped
 
 REFUSED_MAX = 100_000
 """What counts are those of the last moments: a client soon sends again what was refused."""
+REFUSED_S = 60.0
+"""Time within which a client sends a refused frame again: librdkafka and Java's client wait a second at most between
+two attempts, and what was on its way behind the frame arrives within their request timeouts of 30 s."""
 
 
 class RefusedSequences:
@@ -20,27 +26,28 @@ class RefusedSequences:
     again."""
 
     def __init__(self, refused_max: int = REFUSED_MAX) -> None:
-        self._refused: OrderedDict[Hashable, tuple[int, int]] = OrderedDict()
-        """Epoch and sequence, the longest refused first."""
+        self._refused: OrderedDict[Hashable, tuple[int, int, float]] = OrderedDict()
+        """Epoch, sequence and time, the longest refused first."""
         self._refused_max = refused_max
 
     def __len__(self) -> int:
         return len(self._refused)
 
-    def is_behind(self, who: Hashable, producer_epoch: int, first_sequence: int) -> bool:
+    def is_behind(self, who: Hashable, producer_epoch: int, first_sequence: int, now: float) -> bool:
         """A frame comes: whether one before it was refused and did not come again. Then it is no beginning."""
         refused = self._refused.get(who)
         if refused is None:
             return False
-        epoch, sequence = refused
-        if epoch == producer_epoch and unwrapped(first_sequence, sequence) > sequence:
+        epoch, sequence, at = refused
+        if now < at + REFUSED_S and epoch == producer_epoch and unwrapped(first_sequence, sequence) > sequence:
             return True
         del self._refused[who]
         return False
 
-    def refuse(self, who: Hashable, producer_epoch: int, first_sequence: int) -> None:
-        """A frame that is behind none was refused. Beyond the limit the longest refused is forgotten."""
-        self._refused[who] = producer_epoch, first_sequence
+    def refuse(self, who: Hashable, producer_epoch: int, first_sequence: int, now: float) -> None:
+        """A frame that is behind none was refused, and its client will send it again. Beyond the limit the longest
+        refused is forgotten."""
+        self._refused[who] = producer_epoch, first_sequence, now
         if len(self._refused) > self._refused_max:
             self._refused.popitem(last=False)
 

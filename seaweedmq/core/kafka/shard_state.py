@@ -47,6 +47,7 @@ from seaweedmq.core.kafka.classic_group import ClassicGroup
 from seaweedmq.core.kafka.committed import Committed, deletion_error
 from seaweedmq.core.kafka.deadlines import Deadlines
 from seaweedmq.core.kafka.refusals import growth_bytes, refusal
+from seaweedmq.core.kafka.state_memory import StateMemory
 from seaweedmq.model.kafka_groups import (
     DescribedGroup,
     GroupError,
@@ -56,6 +57,13 @@ from seaweedmq.model.kafka_groups import (
     OffsetValue,
     ShardRecord,
 )
+
+ENTRY_BYTES = 3_000
+"""A group takes so much beside its members and offsets ..."""
+MEMBER_BYTES = 800
+"""... a member so much beside what is in the group's record ..."""
+OFFSET_BYTES = 100
+"""... and an offset so much beside what is in its own, as objects."""
 
 
 class _Entry:
@@ -71,7 +79,13 @@ class _Entry:
 
     @property
     def size_bytes(self) -> int:
-        return self.group.size_bytes + self.committed.size_bytes + len(self.group.name) + 1_000
+        return (
+            _empty_bytes(self.group.name)
+            + self.group.size_bytes
+            + MEMBER_BYTES * self.group.members
+            + self.committed.size_bytes
+            + OFFSET_BYTES * len(self.committed)
+        )
 
     @property
     def is_over(self) -> bool:
@@ -79,11 +93,18 @@ class _Entry:
         return self.group.is_idle and self.group.written is None and not len(self.committed)
 
 
+def _empty_bytes(group: str) -> int:
+    """A group without members and offsets, whose name may have thousands of characters."""
+    return ENTRY_BYTES + len(group)
+
+
 class GroupShard:
     """``now`` is in seconds on a steady clock, ``at_ms`` the wall clock."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, memory: StateMemory) -> None:
+        """``memory``: of all shards of the broker."""
         self._limits = limits
+        self._memory = memory
         self._entries: dict[str, _Entry] = {}
         self._deadlines = Deadlines()
         self._clock = WallWatch()
@@ -130,6 +151,11 @@ class GroupShard:
             if entry.group.written is not None:
                 yield GroupMetadataRecord(name, entry.group.written)
             yield from entry.committed.records()
+
+    def close(self) -> None:
+        """Give back its memory: this broker coordinates these groups no longer."""
+        self._count(-self.size_bytes)
+        self._entries.clear()
 
     # --- what is told -------------------------------------------------------------------------------------------------
 
@@ -201,8 +227,7 @@ class GroupShard:
             return (error,) * len(commit.offsets)
         entry = self._entry(commit.group)
         self._take(entry, entry.group.touch(commit.member, now))
-        room_bytes = self._limits.state_bytes_max - self.size_bytes
-        errors, records = entry.committed.commit(commit, now, at_ms, self._limits, room_bytes)
+        errors, records = entry.committed.commit(commit, now, at_ms, self._limits, self._memory.free)
         self._records += records
         self._settle(entry)
         return errors
@@ -297,17 +322,23 @@ class GroupShard:
             self._remove(entry)
         else:
             size_bytes = entry.size_bytes
-            self.size_bytes += size_bytes - entry.counted_bytes
+            self._count(size_bytes - entry.counted_bytes)
             entry.counted_bytes = size_bytes
 
     def _remove(self, entry: _Entry) -> None:
         del self._entries[entry.group.name]
-        self.size_bytes -= entry.counted_bytes
+        self._count(-entry.counted_bytes)
+
+    def _count(self, more_bytes: int) -> None:
+        self.size_bytes += more_bytes
+        self._memory.count(more_bytes)
 
     def _has_room(self, group: str, more_bytes: int) -> bool:
-        if group not in self._entries and len(self._entries) >= self._limits.groups_max:
-            return False
-        return more_bytes <= 0 or self.size_bytes + more_bytes <= self._limits.state_bytes_max
+        if group not in self._entries:
+            if len(self._entries) >= self._limits.groups_max:
+                return False
+            more_bytes += _empty_bytes(group)
+        return more_bytes <= 0 or self._memory.has_room(more_bytes)
 
     def _is_too_long(self, group: str) -> bool:
         return len(group.encode()) > self._limits.group_id_bytes_max

@@ -9,7 +9,6 @@ from decimal import Decimal
 from enum import IntEnum
 
 from seaweedmq.core.kafka.config_table import (
-    CLEANUP_POLICY,
     DURABILITY,
     LOCAL_RETENTION_MS,
     MAX_COMPACTION_LAG_MS,
@@ -71,42 +70,33 @@ def config_named(name: str) -> Config:
     return config
 
 
-def parse_configs(configs: Mapping[str, str | None], *, replicas: int, limits: BrokerConfig) -> dict[str, str]:
+def parse_configs(configs: Mapping[str, str | None], *, replicas: int) -> dict[str, str]:
     """The configs as they are kept.
 
     Args:
         configs: what a client sent. None is no value.
         replicas: how many the topic has.
-        limits: of the broker.
 
     Raises:
         InvalidConfig: a name is none, or a value is not allowed, or two do not go together.
     """
     parsed = {name: config_named(name).parsed(value) for name, value in configs.items()}
-    _check_together(parsed, replicas, limits)
+    _check_together(parsed, replicas)
     return parsed
 
 
-def _check_together(configs: Mapping[str, str], replicas: int, limits: BrokerConfig) -> None:
+def _check_together(configs: Mapping[str, str], replicas: int) -> None:
     insync = _whole(configs, MIN_INSYNC_REPLICAS, 1)
     if insync > replicas:
         raise InvalidConfig(
             f"config {MIN_INSYNC_REPLICAS} is {insync}, and the topic has {replicas} replicas: nothing could ever be "
             "produced, give as many at most"
         )
-    message = _whole(configs, MAX_MESSAGE_BYTES, 0)
-    if message > limits.frame_bytes_max:
-        raise InvalidConfig(
-            f"config {MAX_MESSAGE_BYTES} is {message:,}: brokers take frames of up to {limits.frame_bytes_max:,} bytes "
-            "(frame_bytes_max)"
-        )
     lag, lag_max = _whole(configs, MIN_COMPACTION_LAG_MS, 0), _whole(configs, MAX_COMPACTION_LAG_MS, LONG_MAX)
     if lag > lag_max:
         raise InvalidConfig(
             f"config {MIN_COMPACTION_LAG_MS} is {lag}: give {MAX_COMPACTION_LAG_MS} ({lag_max}) at most"
         )
-    if CLEANUP_POLICY in configs and not configs[CLEANUP_POLICY]:
-        raise InvalidConfig(f"config {CLEANUP_POLICY} is empty: give delete, compact or both")
     try:
         check_configs(_without_fields(configs), replicas)
     except InvalidArgument as error:
@@ -192,7 +182,7 @@ def configs_of(topic: Topic | TopicSpec) -> dict[str, str]:
     return dict(sorted(configs.items()))
 
 
-def altered_configs(topic: Topic, steps: Sequence[Alteration], limits: BrokerConfig) -> dict[str, str]:
+def altered_configs(topic: Topic, steps: Sequence[Alteration]) -> dict[str, str]:
     """What is set of a topic after these steps.
 
     Raises:
@@ -215,7 +205,7 @@ def altered_configs(topic: Topic, steps: Sequence[Alteration], limits: BrokerCon
             configs[step.name] = _with_items(config, configs.get(step.name, config.default), step)
         else:
             raise InvalidConfig(f"operation {step.op} on config {step.name} is unknown: use 0 to 3")
-    _check_together(configs, topic.replicas, limits)
+    _check_together(configs, topic.replicas)
     return configs
 
 

@@ -1,54 +1,325 @@
-"""How many bytes of requests may be in the process at a time, over all connections."""
+"""Account of the memory that Kafka clients hold by their requests and by replies that they have not taken.
+
+Each connection has a share. ``RequestMemory`` divides its bound into three parts:
+
+* *guaranteed*: up to ``GUARANTEED_BYTES`` for each connection, without waiting, so that no client silences another;
+* *pooled*: a share may hold at most half of what is free there, so that a flood leaves room for the next share;
+* *reserved*: for one request of the share that has waited longest, so that large requests finish one after another.
+
+A share that waits is served as soon as its bytes fit, the smallest first. ``RequestMemory.press`` closes connections
+that hold memory which others wait for, and whose clients neither send nor take. The account does no IO and reads no
+clock.
+"""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from typing import Protocol
+
+GUARANTEED_BYTES = 16 * 1024
+"""For each connection; less if the guaranteed part has less for each."""
+PART = 4
+"""One part in so many is guaranteed, and one is reserved; the others are pooled."""
+REPLY_PART = 8
+"""One part in so many of the pooled part is taken before a reply is made that may be large: so few are made at once."""
+PRESS_INTERVAL_S = 1.0
+"""Shortest time between two inspections of those who hold what others wait for."""
+SLOW_WINDOW_S = 2.0
+"""Over so long a client's speed is measured while others wait ..."""
+SLOW_BYTES_PER_S_MIN = 64 * 1024
+"""... and below this speed its connection is closed."""
+QUEUES = 64
+"""One for each number of bits that an amount may have."""
 
 
-class InFlightBytes:
-    """A budget that requests are read in by. Who has to wait is told, in the order of asking.
+class ShareOwner(Protocol):
+    """The connection that holds a share."""
 
-    A request that is larger than the whole budget is let in alone.
+    def granted(self) -> None:
+        """The bytes that the share waited for are taken. Called from within another share's call: do not call back."""
+
+    def moved_bytes(self) -> int | None:
+        """Bytes that its client sent and took so far; None while the broker does not wait for its client."""
+
+    def hurry(self) -> None:
+        """Answer requests that wait for events: others wait for the memory that they hold."""
+
+    def fail(self, reason: str) -> None:
+        """Close, and log why."""
+
+
+class Share:
+    """The bytes that one connection holds. It waits for at most one amount at a time."""
+
+    __slots__ = ("_mark", "_memory", "guaranteed", "is_guaranteed", "owner", "pooled", "queue", "reserved", "wanted")
+
+    def __init__(self, memory: "RequestMemory", owner: ShareOwner) -> None:
+        self._memory = memory
+        self.owner: ShareOwner | None = owner
+        """None once its connection is closed."""
+        self.guaranteed = 0
+        self.pooled = 0
+        self.reserved = 0
+        self.wanted = 0
+        """Bytes that it waits for ..."""
+        self.is_guaranteed = True
+        """... and whether guaranteed ones may serve."""
+        self.queue: OrderedDict[Share, None] | None = None
+        """The queue that it waits in."""
+        self._mark: tuple[float, int] | None = None
+        """Time at which its client's speed was last measured, and the bytes it had moved by then."""
+
+    @property
+    def held_bytes(self) -> int:
+        """All that it holds."""
+        return self.guaranteed + self.pooled + self.reserved
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes that :meth:`take` would take at once."""
+        return self._memory.free_of(self)
+
+    def take(self, size: int, *, is_guaranteed: bool = True) -> bool:
+        """Return whether ``size`` bytes were taken; if not the share waits, and ``granted`` is called later.
+
+        Args:
+            size: bytes.
+            is_guaranteed: whether guaranteed bytes may serve; no for what may turn out far larger.
+        """
+        return self._memory.take(self, size, is_guaranteed)
+
+    def force(self, size: int, *, is_reserved: bool = False) -> None:
+        """Take ``size`` bytes that are held already, even if none are free. ``is_reserved``: for the request that the
+        reserved part serves.
+        """
+        self._memory.force(self, size, is_reserved)
+
+    def give(self, size: int) -> None:
+        """Give ``size`` bytes back."""
+        self._memory.give(self, size)
+
+    def end_request(self) -> bool:
+        """Return whether the reserved part serves the request that is there whole now. It serves no other one until
+        :meth:`release`.
+        """
+        return self._memory.end_request(self)
+
+    def release(self) -> None:
+        """The request that the reserved part served is answered, or holds little: another share's turn."""
+        self._memory.release(self)
+
+    def stop_waiting(self) -> None:
+        """Wait no longer."""
+        self._memory.stop_waiting(self)
+
+    def close(self) -> None:
+        """Its connection is closed. What it still holds is given back later."""
+        self._memory.close(self)
+
+    def press(self, now: float) -> None:
+        """Have the owner free what it can, or close it if its client is too slow."""
+        if self.owner is None:
+            return
+        moved = None if self.wanted else self.owner.moved_bytes()
+        if moved is None:
+            self._mark = None
+            self.owner.hurry()
+        elif self._mark is None:
+            self._mark = now, moved
+        elif now - self._mark[0] >= SLOW_WINDOW_S:
+            since, before = self._mark
+            self._mark = now, moved
+            if moved - before < SLOW_BYTES_PER_S_MIN * (now - since):
+                self.owner.fail(
+                    f"other clients wait for the {self.held_bytes:,} bytes of memory that it holds, and it sent and "
+                    f"took {moved - before:,} bytes in {now - since:.1f} s: send requests whole and read the replies, "
+                    "or raise kafka_in_flight_bytes_max and memory_bytes_max"
+                )
+
+
+class RequestMemory:
+    """See the module.
+
+    Invariants: ``pooled`` is within its part except for forced bytes; ``reserved`` is held by one share, for one
+    request, which alone may be larger than its part; each share that waits is in one queue.
     """
 
     def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self._taken = 0
-        self._waiting: OrderedDict[Callable[[], None], int] = OrderedDict()
+        self.guaranteed_max = bytes_max // PART
+        self.reserved_max = bytes_max // PART
+        self.pooled_max = bytes_max - self.guaranteed_max - self.reserved_max
+        self.reply_bytes = self.pooled_max // REPLY_PART
+        self.guaranteed = 0
+        self.pooled = 0
+        self.reserved = 0
+        self._shares = 0
+        self._holder: Share | None = None
+        """The share that the reserved part serves."""
+        self._is_growing = False
+        """Whether the holder's request is not there whole."""
+        self._waiting: OrderedDict[Share, None] = OrderedDict()
+        """The longest waiting first."""
+        self._queues: list[OrderedDict[Share, None]] = [OrderedDict() for _ in range(QUEUES)]
+        """The same shares, by the bit length of what they would hold of the pooled part."""
+        self._pooling: dict[Share, None] = {}
+        """Those that hold more than is guaranteed."""
+        self._pressed_at = float("-inf")
 
     @property
     def taken_bytes(self) -> int:
-        """What was taken and not given back: as much as all requests that are read or answered, and 0 without any."""
-        return self._taken
+        """Bytes that all shares hold."""
+        return self.guaranteed + self.pooled + self.reserved
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """Number of shares that wait."""
         return len(self._waiting)
 
-    def take(self, size: int, granted: Callable[[], None]) -> bool:
-        """Whether ``size`` bytes were taken; if not they are later, and ``granted`` is called then, once."""
-        if not self._waiting and self._fits(size):
-            self._taken += size
+    def open(self, owner: ShareOwner) -> Share:
+        """Return the share of a new connection."""
+        self._shares += 1
+        return Share(self, owner)
+
+    def free_of(self, share: Share) -> int:
+        """Bytes that a share may take now without waiting."""
+        return self._guarantee_left(share) + max(0, (self.pooled_max - self.pooled - share.pooled) // 2)
+
+    def take(self, share: Share, size: int, is_guaranteed: bool) -> bool:
+        """See :meth:`Share.take`."""
+        assert not share.wanted, "a share waits for one amount at a time"
+        if self._holder is None:
+            assert not self._waiting
+            if not self._fits(share, size, is_guaranteed):
+                self._holder, self._is_growing = share, True
+        if self._took(share, size, is_guaranteed):
             return True
-        self._waiting[granted] = size
+        share.wanted, share.is_guaranteed = size, is_guaranteed
+        self._waiting[share] = None
+        self._enqueue(share)
         return False
 
-    def give(self, size: int) -> None:
-        """``size`` bytes that were taken are free again."""
-        self._taken -= size
-        assert self._taken >= 0, f"{-self._taken} bytes were given back twice"
-        while self._waiting:
-            granted, wanted = next(iter(self._waiting.items()))
-            if not self._fits(wanted):
-                return
-            del self._waiting[granted]
-            self._taken += wanted
-            granted()
+    def force(self, share: Share, size: int, is_reserved: bool) -> None:
+        """See :meth:`Share.force`."""
+        if is_reserved or (self._holder is share and self._is_growing):
+            assert self._holder is share
+            self._reserve(share, size)
+        else:
+            guaranteed = min(size, self._guarantee_left(share))
+            self._count(share, guaranteed, size - guaranteed)
 
-    def forget(self, granted: Callable[[], None]) -> None:
-        """Who waited does not any more."""
-        if self._waiting.pop(granted, None) is not None:
-            self.give(0)  # those behind may fit
+    def give(self, share: Share, size: int) -> None:
+        """See :meth:`Share.give`."""
+        assert 0 <= size <= share.held_bytes, f"{size - share.held_bytes} bytes were given back twice"
+        pooled = min(size, share.pooled)
+        guaranteed = min(size - pooled, share.guaranteed)
+        reserved = size - pooled - guaranteed
+        share.reserved -= reserved
+        self.reserved -= reserved
+        self._count(share, -guaranteed, -pooled)
+        self._serve()
 
-    def _fits(self, size: int) -> bool:
-        return self._taken == 0 or self._taken + size <= self._bytes_max
+    def end_request(self, share: Share) -> bool:
+        """See :meth:`Share.end_request`."""
+        if self._holder is not share or not self._is_growing:
+            return False
+        self._is_growing = False
+        return True
+
+    def release(self, share: Share) -> None:
+        """See :meth:`Share.release`."""
+        assert self._holder is share
+        self._holder = None
+        left, share.reserved = share.reserved, 0
+        self.reserved -= left
+        self._count(share, 0, left)
+        self._serve()
+
+    def stop_waiting(self, share: Share) -> None:
+        """See :meth:`Share.stop_waiting`."""
+        if share.wanted:
+            self._dequeue(share)
+            self._serve()
+
+    def close(self, share: Share) -> None:
+        """See :meth:`Share.close`."""
+        self._shares -= 1
+        share.owner = None  # a ring would wait for the collector
+        self.stop_waiting(share)
+        if self.end_request(share):
+            self.release(share)
+
+    def press(self, now: float) -> None:
+        """While shares wait, free memory that others hold. The owner of one that has waited for a while calls this."""
+        if not self._waiting or now < self._pressed_at + PRESS_INTERVAL_S:
+            return
+        self._pressed_at = now
+        for share in list(self._pooling):
+            share.press(now)
+
+    def _guarantee_left(self, share: Share) -> int:
+        each = min(GUARANTEED_BYTES, self.guaranteed_max // max(1, self._shares))
+        return max(0, each - share.guaranteed)
+
+    def _fits(self, share: Share, size: int, is_guaranteed: bool) -> bool:
+        rest = size - (self._guarantee_left(share) if is_guaranteed else 0)
+        return rest <= 0 or share.pooled + rest <= self.pooled_max - self.pooled - rest
+
+    def _took(self, share: Share, size: int, is_guaranteed: bool) -> bool:
+        """Whether ``size`` bytes may be taken, and are."""
+        is_reserved = not self._fits(share, size, is_guaranteed)
+        if is_reserved and not (self._holder is share and self._is_growing):
+            return False
+        guaranteed = min(size, self._guarantee_left(share)) if is_guaranteed else 0
+        self._count(share, guaranteed, 0 if is_reserved else size - guaranteed)
+        if is_reserved:
+            self._reserve(share, size - guaranteed)
+        return True
+
+    def _serve(self) -> None:
+        """Give to those that wait what fits, the smallest first, then the reserved part to the longest waiting."""
+        if not self._waiting:
+            return
+        for queue in self._queues:
+            while queue:
+                share = next(iter(queue))
+                if not self._took(share, share.wanted, share.is_guaranteed):
+                    break
+                self._grant(share)
+        if self._holder is None and self._waiting:
+            share = next(iter(self._waiting))
+            self._holder, self._is_growing = share, True
+            taken = self._took(share, share.wanted, share.is_guaranteed)
+            assert taken, "the reserved part lets the share in that it serves"
+            self._grant(share)
+
+    def _grant(self, share: Share) -> None:
+        self._dequeue(share)
+        if share.owner is not None:
+            share.owner.granted()
+
+    def _enqueue(self, share: Share) -> None:
+        share.queue = self._queues[(share.pooled + share.wanted).bit_length()]
+        share.queue[share] = None
+
+    def _dequeue(self, share: Share) -> None:
+        assert share.queue is not None
+        del share.queue[share]
+        del self._waiting[share]
+        share.queue = None
+        share.wanted = 0
+
+    def _reserve(self, share: Share, size: int) -> None:
+        share.reserved += size
+        self.reserved += size
+        self._pooling[share] = None
+
+    def _count(self, share: Share, guaranteed: int, pooled: int) -> None:
+        share.guaranteed += guaranteed
+        self.guaranteed += guaranteed
+        share.pooled += pooled
+        self.pooled += pooled
+        if share.pooled or share.reserved:
+            self._pooling[share] = None
+        else:
+            self._pooling.pop(share, None)
+        if pooled and share.queue is not None:
+            del share.queue[share]
+            self._enqueue(share)

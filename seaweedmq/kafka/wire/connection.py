@@ -1,30 +1,58 @@
 """One connection of a client: requests off the socket within limits, replies onto it in the order of the requests.
 
 A request's place among the replies is taken when it is read, so no reply overtakes another or is lost, however long
-each takes. What is not read stays in the socket: when the client has too many requests in flight, or all clients
-together too many bytes, reading pauses, and TCP tells the client to wait.
+each takes. What is not read stays in the socket: when the client has too many requests in flight, does not take its
+replies, or holds its share of the memory (``budget``), reading pauses, and TCP makes the client wait. Bytes of requests
+are admitted as they come, and a reply counts until the client has taken it. Of requests whose replies may be far larger
+than they are, a connection has one under way, which begins when there is memory.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from functools import partial
 
 from seaweedmq.kafka.wire.assembly import Assembly
-from seaweedmq.kafka.wire.decoding import Malformed
-from seaweedmq.kafka.wire.frames import NotAdvertised, read_request
-from seaweedmq.kafka.wire.messages import Buffer, Line
+from seaweedmq.kafka.wire.budget import PRESS_INTERVAL_S
+from seaweedmq.kafka.wire.decoding import Malformed, Steps
+from seaweedmq.kafka.wire.frames import NotAdvertised, reading
+from seaweedmq.kafka.wire.messages import API, Buffer, Line, Request
 from seaweedmq.kafka.wire.roles import Listening, Receiver, Slot
+from seaweedmq.runtime.turns import Turn
 
 log = logging.getLogger(__name__)
 
 RECEIVE_BYTES = 256 * 1024
 """Of the one buffer into which all connections of a listener receive, each emptying it at once."""
-WRITE_HIGH_BYTES = 1024 * 1024
-"""Replies are handed to the socket while less than this waits there."""
+RECEIVE_BYTES_MIN = 4 * 1024
+"""Received at a time though the share of the connection is used up."""
+WRITE_BYTES = 1024 * 1024
+"""Replies are handed to the socket in runs of about so much, each once the one before has left."""
 CLIENT_ID_SHOWN_MAX = 100
-READ_BYTES_PER_S_MIN = 256 * 1024
-"""A large request may take as much longer."""
+REQUEST_BYTES = 8 * 1024
+"""A request takes so much beside its bytes: its objects, a task, a place among the replies. A Fetch that waits takes
+about 7 KB."""
+ELEMENT_BYTES = 160
+"""An element of a decoded request takes so much beside its bytes."""
+SLOT_BYTES = 512
+"""A reply that waits for its turn takes so much beside its bytes."""
+LARGE_REPLIES = frozenset(
+    {
+        API.METADATA,
+        API.OFFSET_FETCH,
+        API.DESCRIBE_GROUPS,
+        API.LIST_GROUPS,
+        API.DESCRIBE_CONFIGS,
+        API.DESCRIBE_LOG_DIRS,
+        API.DESCRIBE_PRODUCERS,
+        API.DESCRIBE_TOPIC_PARTITIONS,
+        API.LIST_PARTITION_REASSIGNMENTS,
+        API.ELECT_LEADERS,
+    }
+)
+"""APIs whose replies may be far larger than the requests. Fetch has memory of its own."""
+HALF_CLOSED_S = 5.0
+"""Time for answers to a client that ended its half of the connection. Nothing tells it from one that is gone."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -42,19 +70,35 @@ class Connection(asyncio.BufferedProtocol):
         self._receiver: Receiver | None = None
         self._assembly = Assembly(listening.limits.request_bytes_max)
         self._is_direct = False
-        self._wanted_bytes = 0
-        self._granted_bytes = 0
+        self._share = listening.in_flight.open(self)
+        self._asked_bytes = 0
+        """The bytes that the share waits for, or has and that are not used yet."""
+        self._intake_bytes = 0
+        """Held for the request that is coming."""
+        self._rest_bytes = 0
+        """Held for what was received and is not admitted."""
+        self._parked: tuple[Request, Slot] | None = None
+        """Waits for memory for its reply."""
+        self._large: Slot | None = None
+        """The one whose reply may be large and is not taken."""
+        self._received_bytes = 0
+        self._written_bytes = 0
         self._slots: deque[Slot] = deque()
         self._line = Line()
-        self._unsent: list[Callable[[], None]] = []
+        self._unsent: list[Slot] = []
+        """Handed to the socket, and not taken by the client."""
         self._is_reading = True
         self._is_writing = True
         self._will_flush = False
         self._is_draining = False
+        self._is_decoding = False
+        """Whether a request is whole, and has too many elements to be decoded at once."""
         self._is_closing = False
         self._active_at = self._loop.time()
         self._read_due: float | None = None
         self._write_due: float | None = None
+        self._press_due: float | None = None
+        self._end_due: float | None = None
         self._unwritten_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -70,18 +114,24 @@ class Connection(asyncio.BufferedProtocol):
         if self._receiver is None:
             self.abort()
             return
-        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)  # type: ignore[union-attr]
+        # All that the socket does not take at once pauses writing: so it shows when the client has taken it.
+        self._transport.set_write_buffer_limits(high=0)  # type: ignore[union-attr]
         self._watch()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         direct = self._assembly.direct()
         self._is_direct = direct is not None
-        return self._listening.buffer if direct is None else direct
+        if direct is not None:
+            return direct
+        # The requests in it also take memory, and what is behind them is held.
+        size = max(RECEIVE_BYTES_MIN, self._share.free_bytes // 4)
+        return self._listening.buffer[:size]
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._is_closing:
             return
         self._active_at = self._loop.time()
+        self._received_bytes += nbytes
         if self._is_direct:
             whole = self._assembly.received_direct(nbytes)
             if whole is not None:
@@ -91,7 +141,12 @@ class Connection(asyncio.BufferedProtocol):
         self._watch_reading()
 
     def eof_received(self) -> bool | None:
-        return None
+        """Answer what the client asked before it ended its half of the connection, as Apache Kafka does."""
+        self._line.hurry()
+        self._end_due = self._loop.time() + HALF_CLOSED_S
+        self._watch()
+        self.drain()
+        return True
 
     def pause_writing(self) -> None:
         self._is_writing = False
@@ -111,11 +166,15 @@ class Connection(asyncio.BufferedProtocol):
         self._is_closing = True
         if self._timer is not None:
             self._timer.cancel()
-        self._listening.in_flight.forget(self._grant)
-        granted, self._granted_bytes = self._granted_bytes, 0
-        self._listening.in_flight.give(granted)
         self._assembly = Assembly(self._limits.request_bytes_max)
+        asked = 0 if self._share.wanted else self._asked_bytes
+        self._share.close()
+        self._share.give(asked + self._intake_bytes + self._rest_bytes)
+        self._asked_bytes = self._intake_bytes = self._rest_bytes = 0
         self._tell_sent()
+        parked, self._parked = self._parked, None
+        if parked is not None:
+            parked[1].fill()
         self._drop_filled()
         receiver, self._receiver, self._transport = self._receiver, None, None  # a ring would wait for the collector
         if receiver is not None:
@@ -125,49 +184,145 @@ class Connection(asyncio.BufferedProtocol):
     # Requests.
 
     def _received(self, data: memoryview) -> None:
+        rest, self._rest_bytes = self._rest_bytes, 0
+        if rest:
+            self._share.give(rest)
         try:
-            for request in self._assembly.received(data, self._may_begin):
+            for request in self._assembly.received(data, self):
                 self._take(request)
                 if self._is_closing:
                     return
         except Malformed as error:
             self.fail(str(error))
+            return
+        self._rest_bytes = len(self._assembly.rest)
+        if self._rest_bytes:
+            self._share.force(self._rest_bytes)
 
-    def _may_begin(self, size: int) -> bool:
-        """Whether a request of this size may be read in now; if not, reading pauses until it may."""
-        if self._has_room() and self._wanted_bytes == 0:
-            if self._granted_bytes or self._listening.in_flight.take(size, self._grant):
-                self._granted_bytes = size
-                return True
-            self._wanted_bytes = size
-        self._stop_reading()
+    def begin(self, size: int, admitted: int) -> bool:
+        """Implement ``Admission``; if it may not, reading pauses until it may."""
+        if not self._has_room():
+            self._stop_reading()
+            return False
+        return self._admitted(REQUEST_BYTES + admitted)
+
+    def grow(self, admitted: int) -> bool:
+        """Implement ``Admission``; if it may not, reading pauses until it may."""
+        return self._admitted(admitted)
+
+    def _admitted(self, size: int) -> bool:
+        if not self._has_taken(size):
+            self._stop_reading()
+            return False
+        self._intake_bytes += size
+        return True
+
+    def _has_taken(self, size: int) -> bool:
+        """Whether the share has taken ``size`` bytes, be it that it waited for them before."""
+        if self._share.wanted:
+            return False
+        if self._asked_bytes:
+            assert self._asked_bytes == size, "what was waited for is what is used"
+            self._asked_bytes = 0
+            return True
+        if self._share.take(size):
+            return True
+        self._wait_for(size)
         return False
+
+    def _wait_for(self, size: int) -> None:
+        self._asked_bytes = size
+        self._press_due = self._loop.time() + PRESS_INTERVAL_S
+        self._watch()
+
+    def granted(self) -> None:
+        """Implement ``ShareOwner``."""
+        self._press_due = None
+        self._loop.call_soon(self._go_on)  # not within what another connection is doing
 
     def _has_room(self) -> bool:
         """Whether the client may ask more: it takes its replies, and not too many are to come."""
-        return self._is_writing and len(self._slots) < self._limits.requests_max and not self._is_draining
-
-    def _grant(self) -> None:
-        self._granted_bytes, self._wanted_bytes = self._wanted_bytes, 0
-        self._loop.call_soon(self._go_on)  # not within what another connection is doing
+        if self._parked is not None or self._is_decoding or self._is_draining:
+            return False
+        return self._is_writing and len(self._slots) < self._limits.requests_max
 
     def _take(self, data: memoryview) -> None:
-        assert self._receiver is not None
         self._read_due = None
-        granted, self._granted_bytes = self._granted_bytes, 0
+        slot = Slot(self)
+        slot.held_bytes, self._intake_bytes = self._intake_bytes, 0
+        turn = self._listening.turns.begin()
+        steps = reading(
+            data,
+            peer=self.peer,
+            client_host=self._client_host,
+            connection=self.id,
+            line=self._line,
+            settle=slot.settle,
+            turn=turn,
+        )
+        self._decode(steps, turn, slot)
+
+    def _decode(self, steps: Steps[Request], turn: Turn, slot: Slot) -> None:
+        """Decode a request, one of many elements in turns: what comes behind it is read afterwards."""
         try:
-            request = read_request(
-                data, peer=self.peer, client_host=self._client_host, connection=self.id, line=self._line
-            )
+            next(steps)
+            while not turn.is_over:
+                next(steps)
+        except StopIteration as end:
+            self._begin(end.value, slot)
         except (Malformed, NotAdvertised) as error:
-            self._listening.in_flight.give(granted)
+            self._intake_bytes = slot.held_bytes
             self.fail(str(error))
+        else:
+            self._is_decoding = True
+            self._stop_reading()
+            self._listening.turns.call_next(partial(self._decode_on, steps, slot))
+
+    def _decode_on(self, steps: Steps[Request], slot: Slot) -> None:
+        self._is_decoding = False
+        if self._is_closing:
+            self._free(slot)
             return
+        self._decode(steps, self._listening.turns.begin(), slot)
+        if not self._is_decoding:
+            self._loop.call_soon(self._go_on)
+
+    def _begin(self, request: Request, slot: Slot) -> None:
         self._client_id = request.client_id[:CLIENT_ID_SHOWN_MAX]
-        slot = Slot(self, granted)
+        decoded_bytes = ELEMENT_BYTES * request.elements
+        if decoded_bytes:
+            self._share.force(decoded_bytes)
+        slot.held_bytes += decoded_bytes
+        slot.settled_bytes = REQUEST_BYTES + decoded_bytes
+        slot.is_reserved = self._share.end_request()
+        slot.is_large = request.api in LARGE_REPLIES
         self._slots.append(slot)
         self._line.join(request.api)
+        if slot.is_large and not slot.is_reserved:
+            self._parked = request, slot
+            self._unpark()
+        else:
+            self._deliver(request, slot)
+
+    def _deliver(self, request: Request, slot: Slot) -> None:
+        assert self._receiver is not None
+        if slot.is_large:
+            self._large = slot
         self._receiver.receive(request, slot)
+
+    def _unpark(self) -> None:
+        """Begin the request that waits for memory for its reply, if there is some."""
+        if self._parked is None or self._share.wanted or self._large is not None:
+            return
+        size = self._listening.in_flight.reply_bytes
+        if not self._asked_bytes and not self._share.take(size, is_guaranteed=False):
+            self._wait_for(size)
+            return
+        self._asked_bytes = 0
+        (request, slot), self._parked = self._parked, None
+        slot.held_bytes += size  # once the reply is there, it counts as what it is
+        slot.is_reserved = self._share.end_request()
+        self._deliver(request, slot)
 
     def _stop_reading(self) -> None:
         if self._is_reading and self._transport is not None and not self._is_closing:
@@ -177,45 +332,88 @@ class Connection(asyncio.BufferedProtocol):
 
     def _go_on(self) -> None:
         """Read again, if nothing is against it, beginning with what was received and not taken."""
-        if self._is_closing or self._is_reading or self._wanted_bytes or not self._has_room():
+        if self._is_closing:
+            return
+        self._unpark()
+        if self._is_reading or self._share.wanted or not self._has_room():
             return
         self._received(memoryview(b""))
-        if not self._assembly.rest and not self._is_closing and self._transport is not None:
-            self._is_reading = True
-            self._transport.resume_reading()
-            self._watch_reading()
+        if self._assembly.rest or self._share.wanted or self._is_decoding:
+            return
+        if self._is_closing or self._transport is None:
+            return
+        self._is_reading = True
+        self._transport.resume_reading()
+        self._watch_reading()
+
+    # What the account of the memory asks.
+
+    def moved_bytes(self) -> int | None:
+        """Implement ``ShareOwner``."""
+        if self._unsent or (self._assembly.is_half and self._is_reading):
+            return self._received_bytes + self._written_bytes - self._waiting_bytes()
+        return None
+
+    def hurry(self) -> None:
+        """Implement ``ShareOwner``."""
+        self._line.hurry()
 
     # Replies.
 
-    def filled(self, size_bytes: int) -> None:
-        """A slot has its reply; the bytes of its request are not needed any more."""
-        self._listening.in_flight.give(size_bytes)
+    def filled(self, slot: Slot) -> None:
+        """A slot has its reply, which counts instead of the request until the client has taken it."""
         if self._is_closing:
+            self._free(slot)
             self._drop_filled()
-        elif self._slots[0].is_filled:
+            return
+        self._hold(slot, SLOT_BYTES + (sum(map(len, slot.buffers)) if slot.sent is None else 0))
+        if self._slots[0].is_filled:
             self._flush_soon()  # those that are filled in the same turn of the loop go out in one system call
+
+    def settled(self, slot: Slot) -> None:
+        """The request waits for others: what it says is kept elsewhere."""
+        self._hold(slot, min(slot.held_bytes, slot.settled_bytes))
+        self._release(slot)
+
+    def _hold(self, slot: Slot, size: int) -> None:
+        more, slot.held_bytes = size - slot.held_bytes, size
+        if more > 0:
+            self._share.force(more, is_reserved=slot.is_reserved)
+        else:
+            self._share.give(-more)
+
+    def _free(self, slot: Slot) -> None:
+        self._hold(slot, 0)
+        self._release(slot)
+        if self._large is slot:
+            self._large = None
+
+    def _release(self, slot: Slot) -> None:
+        if slot.is_reserved:
+            slot.is_reserved = False
+            self._share.release()
 
     def _flush(self) -> None:
         assert self._transport is not None
         self._active_at = self._loop.time()
         buffers: list[Buffer] = []
-        waiting = self._waiting_bytes()
+        size = 0
         while self._slots and self._slots[0].is_filled and self._is_writing:
-            if waiting > WRITE_HIGH_BYTES:  # the transport says pause_writing only when it tried to write
+            if size > WRITE_BYTES:
                 self._flush_soon()
                 break
             slot = self._slots.popleft()
             buffers += slot.buffers
-            waiting += sum(map(len, slot.buffers))
-            if slot.sent is not None:
-                self._unsent.append(slot.sent)
+            size += sum(map(len, slot.buffers))
+            self._unsent.append(slot)
         if buffers:
+            self._written_bytes += size
             self._transport.writelines(buffers)
         if self._unsent and self._is_writing:
             self._tell_sent()
-        if self._is_draining and not self._slots:
+        if self._is_draining and not self._slots and not self._is_decoding:
             self._close()
-        elif not self._is_reading:
+        elif not self._is_reading or self._parked is not None:
             self._loop.call_soon(self._go_on)
 
     def _flush_soon(self) -> None:
@@ -233,13 +431,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def _tell_sent(self) -> None:
         unsent, self._unsent = self._unsent, []
-        for sent in unsent:
-            sent()
+        for slot in unsent:
+            slot.buffers = ()
+            self._free(slot)
+            if slot.sent is not None:
+                slot.sent()
 
     def _drop_filled(self) -> None:
         """Nobody is there to hear them."""
         while self._slots and self._slots[0].is_filled:
             slot = self._slots.popleft()
+            self._free(slot)
             if slot.sent is not None:
                 slot.sent()
 
@@ -249,7 +451,7 @@ class Connection(asyncio.BufferedProtocol):
         """Read nothing more, answer what was read, then close."""
         self._is_draining = True
         self._stop_reading()
-        if not self._slots:
+        if not self._slots and not self._is_decoding:
             self._close()
 
     def fail(self, reason: str) -> None:
@@ -275,14 +477,18 @@ class Connection(asyncio.BufferedProtocol):
     def _watch_reading(self) -> None:
         if not self._assembly.is_half or not self._is_reading:
             self._read_due = None
-        elif self._read_due is None:
-            longer_s = self._assembly.lacking_bytes / READ_BYTES_PER_S_MIN
-            self._read_due = self._loop.time() + self._limits.read_s + longer_s
-            self._watch()
+        else:
+            is_first = self._read_due is None
+            self._read_due = self._loop.time() + self._limits.read_s
+            if is_first:
+                self._watch()
 
     def _watch(self) -> None:
         """Have the timer fire no later than the next deadline; if that moved on until then, it is set again."""
-        dues = (self._active_at + self._limits.idle_s, self._read_due, self._write_due)
+        if self._is_closing:
+            return
+        idle_due = self._active_at + self._limits.idle_s
+        dues = (idle_due, self._read_due, self._write_due, self._press_due, self._end_due)
         soonest = min(due for due in dues if due is not None)
         if self._timer is None or soonest < self._timer_at:
             if self._timer is not None:
@@ -296,6 +502,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         now = self._loop.time()
         limits = self._limits
+        if self._end_due is not None and now >= self._end_due:
+            log.debug("Kafka connection of %s is closed: the client ended it %g s ago", self.peer, HALF_CLOSED_S)
+            self.abort()
+            return
         if self._write_due is not None and now >= self._write_due:
             waiting = self._waiting_bytes()
             if waiting >= self._unwritten_bytes:
@@ -306,10 +516,14 @@ class Connection(asyncio.BufferedProtocol):
             self._unwritten_bytes = waiting
             self._write_due = now + limits.read_s
         if self._read_due is not None and now >= self._read_due:
-            self.fail(f"a request was not there whole in time: {self._assembly.lacking_bytes:,} bytes lack")
+            lacking = self._assembly.lacking_bytes
+            self.fail(f"nothing came of a request in {limits.read_s:g} s, and {lacking:,} bytes lack: send it whole")
             return
+        if self._press_due is not None and now >= self._press_due:
+            self._press_due = now + PRESS_INTERVAL_S
+            self._listening.in_flight.press(now)
         if now >= self._active_at + limits.idle_s:
-            if not self._slots and self._is_writing:
+            if not self._slots and not self._is_decoding and self._is_writing:
                 log.debug("Kafka connection of %s is closed: idle for %g s", self.peer, limits.idle_s)
                 self._close()
                 return

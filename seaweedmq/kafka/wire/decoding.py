@@ -2,20 +2,29 @@
 
 The layouts are kafka-python's schemas, and so are the objects that are made. Its own decoder trusts the counts and
 lengths it reads, takes what is cut off for whole, and copies records; this one is for bytes from anywhere.
+
+A request of many elements takes long, so that it is decoded step by step: each ``yield`` is a chance to give way.
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID  # noqa: TID251 - the value, no source of randomness
 
 from seaweedmq.errors import ProtocolViolation
+from seaweedmq.model.config import INT32_MAX
 
-ELEMENTS_MAX = 250_000
-"""Of all arrays and tagged fields of a request together: each takes time, and most become objects, some hundred bytes
-for as few as one that was sent."""
+ELEMENTS_MAX = 100_000
+"""Elements of all arrays and tagged fields of a request together, where nothing else is given: each takes time, and
+most become objects, some hundred bytes for as few as one that was sent."""
+ELEMENTS_A_STEP = 100
+"""Elements that are decoded at once: up to some 0.3 ms."""
+TAGS_MAX = 1_000
+"""Tagged fields of one object."""
 VARINT_BYTES_MAX = 5
+STRING_BYTES_MAX = 32_767
+"""The longest that the older of the two forms has a length for; Apache Kafka also holds the newer one to it."""
 
 _FORMATS = {
     "int8": "b",
@@ -37,13 +46,15 @@ class Malformed(ProtocolViolation):
 class _Cursor:
     """A position in the bytes of one message."""
 
-    __slots__ = ("data", "elements_left", "end", "position")
+    __slots__ = ("data", "elements_left", "elements_max", "end", "position", "since")
 
-    def __init__(self, data: memoryview) -> None:
+    def __init__(self, data: memoryview, elements_max: int = ELEMENTS_MAX) -> None:
         self.data = data
         self.position = 0
         self.end = len(data)
-        self.elements_left = ELEMENTS_MAX
+        self.elements_left = self.elements_max = elements_max
+        self.since = 0
+        """Elements decoded since the last step."""
 
     def take(self, size: int) -> memoryview:
         start = self.position
@@ -62,7 +73,15 @@ class _Cursor:
     def count(self, elements: int) -> None:
         self.elements_left -= elements
         if self.elements_left < 0:
-            raise Malformed(f"more than {ELEMENTS_MAX:,} elements in one request")
+            raise Malformed(f"more than {self.elements_max:,} elements in one request: send several requests")
+
+    def is_due(self, elements: int) -> bool:
+        """Whether a step ends, now that so many more elements are decoded."""
+        self.since += elements
+        if self.since < ELEMENTS_A_STEP:
+            return False
+        self.since = 0
+        return True
 
     def varint(self) -> int:
         value = 0
@@ -77,37 +96,62 @@ class _Cursor:
         raise Malformed(f"a number longer than {VARINT_BYTES_MAX} bytes at {self.position}")
 
 
+T = TypeVar("T")
+Steps: TypeAlias = Generator[None, None, T]
+"""Work in steps, which returns a T."""
 _Read: TypeAlias = Callable[[_Cursor], Any]
+
+
+class _Reader(NamedTuple):
+    """A reader of one value: ``read`` at once, or ``steps`` where it has arrays. One of them is None."""
+
+    read: _Read | None
+    steps: Callable[[_Cursor], Steps[Any]] | None = None
+
+
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
-_PLACEHOLDER_BYTES = 3
+
+
+def at_once(steps: Steps[T]) -> T:
+    """Take all steps, and return the result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
 
 
 def decode(message: Any, version: int, data: memoryview) -> Any:
-    """A message of a kafka-python class from its bytes; ``records`` are views of them, not copies.
+    """Decode a message at once. See :func:`decoding`."""
+    return at_once(decoding(message, version, data))[0]
+
+
+def decoding(message: Any, version: int, data: memoryview, elements_max: int = ELEMENTS_MAX) -> Steps[tuple[Any, int]]:
+    """Decode a message of a kafka-python class in steps; ``records`` are views of the bytes, not copies.
+
+    Like Apache Kafka it ignores bytes behind the message, which kafka-go and librdkafka send, and reads text with
+    replacement characters for what is not UTF-8.
 
     Raises:
-        Malformed: they are not such a message, or more follows it.
+        Malformed: If the bytes are not such a message, or if it has too many elements.
     """
-    cursor = _Cursor(data)
-    try:
-        found = _message(message, version)(cursor)
-    except UnicodeDecodeError as error:
-        raise Malformed(f"text that is not UTF-8: {error.reason}") from None
-    rest = data[cursor.position :]
-    if rest and not _is_left_behind(found, version, rest):
-        raise Malformed(f"{cursor.end - cursor.position:,} bytes follow the message")
+    cursor = _Cursor(data, elements_max)
+    found = yield from _all_of(_message(message, version), cursor)
     found._header = None  # noqa: SLF001 - what its constructor does, and its encoder looks at
-    return found
+    return found, elements_max - cursor.elements_left
 
 
-def _is_left_behind(found: Any, version: int, rest: memoryview) -> bool:
-    """Whether it is librdkafka that asks for the metadata of all topics, in a flexible version: of a placeholder for
-    their count three bytes too many go before the flags. Apache Kafka does not look at what follows a message.
-    """
-    if found.name != "MetadataRequest" or not found.flexible_version_q(version) or found.topics is not None:
-        return False
-    return len(rest) <= _PLACEHOLDER_BYTES and max(rest) <= 1
+def _all_of(reader: _Reader, cursor: _Cursor) -> Steps[Any]:
+    if reader.read is not None:
+        return reader.read(cursor)
+    assert reader.steps is not None
+    return (yield from reader.steps(cursor))
+
+
+def text_of(data: memoryview) -> str:
+    """Text as Java reads it."""
+    return str(data, "utf-8", "replace")
 
 
 def skip_tags(data: memoryview, position: int) -> int:
@@ -123,23 +167,23 @@ def skip_tags(data: memoryview, position: int) -> int:
 
 
 @cache
-def _message(message: Any, version: int) -> _Read:
+def _message(message: Any, version: int) -> _Reader:
     return _struct(message, list(message.fields.values()), version, message.flexible_version_q(version))
 
 
-def _struct(made: Any, fields: Sequence[Any], version: int, flexible: bool) -> _Read:
+def _struct(made: Any, fields: Sequence[Any], version: int, flexible: bool) -> _Reader:
     """A reader of one object: runs of numbers are unpacked at once."""
     here = [field for field in fields if field.for_version_q(version)]
-    steps: list[tuple[tuple[str, ...], struct.Struct | None, _Read | None]] = []
+    parts: list[tuple[tuple[str, ...], struct.Struct | None, _Reader]] = []
     run: list[Any] = []
 
     def end_run() -> None:
         if run:
             form = struct.Struct(">" + "".join(_FORMATS[field.type_str] for field in run))
-            steps.append((tuple(field.name for field in run), form, None))
+            parts.append((tuple(field.name for field in run), form, _Reader(None)))
             run.clear()
 
-    tagged = dict[int, tuple[str, _Read]]()
+    tagged = dict[int, tuple[str, _Reader]]()
     for field in here:
         if field.tagged_field_q(version):
             tagged[field.tag] = (field.name, _field(field, version, flexible))
@@ -147,17 +191,21 @@ def _struct(made: Any, fields: Sequence[Any], version: int, flexible: bool) -> _
             run.append(field)
         else:
             end_run()
-            steps.append(((field.name,), None, _field(field, version, flexible)))
+            parts.append(((field.name,), None, _field(field, version, flexible)))
     end_run()
     tags = _tags(tagged) if flexible else None
     new = object.__new__
 
-    def read(cursor: _Cursor) -> Any:
+    def begin() -> Any:
         found = new(made)
         found._version = version  # noqa: SLF001 - as kafka-python's own decoder does
         found.tags = None
         found.unknown_tags = None
-        for names, form, one in steps:
+        return found
+
+    def read(cursor: _Cursor) -> Any:
+        found = begin()
+        for names, form, (one, _) in parts:
             if form is not None:
                 for name, value in zip(names, cursor.unpack(form), strict=True):
                     setattr(found, name, value)
@@ -167,14 +215,29 @@ def _struct(made: Any, fields: Sequence[Any], version: int, flexible: bool) -> _
             tags(cursor, found)
         return found
 
-    return read
+    def steps(cursor: _Cursor) -> Steps[Any]:
+        found = begin()
+        for names, form, (one, in_steps) in parts:
+            if form is not None:
+                for name, value in zip(names, cursor.unpack(form), strict=True):
+                    setattr(found, name, value)
+            elif one is not None:
+                setattr(found, names[0], one(cursor))
+            elif in_steps is not None:
+                setattr(found, names[0], (yield from in_steps(cursor)))
+        if tags is not None:
+            tags(cursor, found)
+        return found
+
+    has_arrays = any(part.steps is not None for _, _, part in parts)
+    return _Reader(None, steps) if has_arrays else _Reader(read)
 
 
 def _is_number(field: Any) -> bool:
     return not field.is_array() and not field.is_struct_array() and not field.is_struct() and field.type_str in _FORMATS
 
 
-def _field(field: Any, version: int, flexible: bool) -> _Read:
+def _field(field: Any, version: int, flexible: bool) -> _Reader:
     nullable = field.nullable_for_version_q(version)
     if field.is_struct_array():
         inner = field.array_of
@@ -182,26 +245,27 @@ def _field(field: Any, version: int, flexible: bool) -> _Read:
         return _array(field.name, item, _least(inner, version, flexible), nullable, flexible)
     if field.is_array():
         inner = field.array_of
-        return _array(field.name, _simple(inner, False, flexible), _least(inner, version, flexible), nullable, flexible)
+        item = _Reader(_simple(inner, False, flexible))
+        return _array(field.name, item, _least(inner, version, flexible), nullable, flexible)
     if field.is_struct():
         one = _struct(field.data_class, list(field.fields.values()), version, flexible)
         return _nullable_struct(one) if nullable and not field.tagged_field_q(version) else one
-    return _simple(field, nullable, flexible)
+    return _Reader(_simple(field, nullable, flexible))
 
 
-def _nullable_struct(one: _Read) -> _Read:
-    def read(cursor: _Cursor) -> Any:
+def _nullable_struct(one: _Reader) -> _Reader:
+    def steps(cursor: _Cursor) -> Steps[Any]:
         (present,) = cursor.unpack(_INT8)
-        return None if present < 0 else one(cursor)
+        return None if present < 0 else (yield from _all_of(one, cursor))
 
-    return read
+    return _Reader(None, steps)
 
 
 _INT8 = struct.Struct(">b")
 
 
-def _array(name: str, item: _Read, least: int, nullable: bool, flexible: bool) -> _Read:
-    def read(cursor: _Cursor) -> Any:
+def _array(name: str, item: _Reader, least: int, nullable: bool, flexible: bool) -> _Reader:
+    def steps(cursor: _Cursor) -> Steps[list[Any] | None]:
         count = cursor.varint() - 1 if flexible else cursor.unpack(_INT32)[0]
         if count < 0:
             if count == -1 and nullable:
@@ -210,9 +274,22 @@ def _array(name: str, item: _Read, least: int, nullable: bool, flexible: bool) -
         if count * least > cursor.end - cursor.position:
             raise Malformed(f"{name} has {count:,} elements in {cursor.end - cursor.position:,} bytes")
         cursor.count(count)
-        return [item(cursor) for _ in range(count)]
+        found: list[Any] = []
+        read, in_steps = item
+        if read is not None:
+            while len(found) < count:
+                more = min(ELEMENTS_A_STEP, count - len(found))
+                found += [read(cursor) for _ in range(more)]
+                if cursor.is_due(more):
+                    yield
+        elif in_steps is not None:
+            for _ in range(count):
+                found.append((yield from in_steps(cursor)))
+                if cursor.is_due(1):
+                    yield
+        return found
 
-    return read
+    return _Reader(None, steps)
 
 
 def _simple(field: Any, nullable: bool, flexible: bool) -> _Read:
@@ -223,7 +300,7 @@ def _simple(field: Any, nullable: bool, flexible: bool) -> _Read:
     if kind == "uuid":
         return _uuid
     name = field.name
-    length = _INT16 if kind == "string" else _INT32
+    length, bytes_max = (_INT16, STRING_BYTES_MAX) if kind == "string" else (_INT32, INT32_MAX)
 
     def read(cursor: _Cursor) -> memoryview | None:
         size = cursor.varint() - 1 if flexible else cursor.unpack(length)[0]
@@ -231,11 +308,13 @@ def _simple(field: Any, nullable: bool, flexible: bool) -> _Read:
             if size == -1 and nullable:
                 return None
             raise Malformed(f"{name} has length {size}")
+        if size > bytes_max:
+            raise Malformed(f"{name} has {size:,} bytes: up to {bytes_max:,} may come")
         return cursor.take(size)
 
     match kind:
         case "string":
-            return lambda cursor: None if (found := read(cursor)) is None else str(found, "utf-8")
+            return lambda cursor: None if (found := read(cursor)) is None else text_of(found)
         case "bytes":
             return lambda cursor: None if (found := read(cursor)) is None else bytes(found)
         case "records":
@@ -249,11 +328,13 @@ def _uuid(cursor: _Cursor) -> UUID | None:
     return None if found == _NO_UUID else found
 
 
-def _tags(known: dict[int, tuple[str, _Read]]) -> Callable[[_Cursor, Any], None]:
+def _tags(known: dict[int, tuple[str, _Reader]]) -> Callable[[_Cursor, Any], None]:
     def read(cursor: _Cursor, found: Any) -> None:
         count = cursor.varint()
         if 2 * count > cursor.end - cursor.position:
             raise Malformed(f"{count:,} tagged fields in {cursor.end - cursor.position:,} bytes")
+        if count > TAGS_MAX:
+            raise Malformed(f"{count:,} tagged fields of one object: there are {TAGS_MAX:,} at most")
         cursor.count(count)
         for _ in range(count):
             tag = cursor.varint()
@@ -263,7 +344,7 @@ def _tags(known: dict[int, tuple[str, _Read]]) -> Callable[[_Cursor, Any], None]
                 cursor.take(size)
                 continue
             name, one = known[tag]
-            setattr(found, name, one(cursor))
+            setattr(found, name, at_once(_all_of(one, cursor)))
             if cursor.position != start + size:
                 raise Malformed(f"tagged field {name} takes {cursor.position - start} bytes, not {size}")
 

@@ -6,33 +6,74 @@ before it knows what the broker speaks.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from seaweedmq.errors import Unsupported
-from seaweedmq.kafka.wire.decoding import Malformed, decode, skip_tags
-from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, Buffer, EncodedReply, Line, Reply, Request
+from seaweedmq.kafka.wire.decoding import ELEMENTS_MAX, Malformed, Steps, at_once, decoding, skip_tags, text_of
+from seaweedmq.kafka.wire.encoding import encoding
+from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, Buffer, EncodedReply, Line, Reply, Request, nothing
 from seaweedmq.kafka.wire.versions import is_advertised, name_of
+from seaweedmq.runtime.turns import Turn, endless_turn
 
 _REQUEST_HEAD = struct.Struct(">hhih")
 _REPLY_HEAD = struct.Struct(">ii")
 LENGTH_BYTES = 4
 HEAD_BYTES_MIN = _REQUEST_HEAD.size
 """Of a request, without its length."""
+ADMIN_ELEMENTS_MAX = 10_000
+"""Elements of a request to produce, or about topics, groups and configs: each costs some 100 us, and some of them are
+one event of a group's state."""
+LEAVING_MAX = 2_000
+_ELEMENTS_MAX: Mapping[int, int] = {
+    API.FETCH: ELEMENTS_MAX,
+    API.LIST_OFFSETS: ELEMENTS_MAX,
+    API.METADATA: ELEMENTS_MAX,
+    API.OFFSET_COMMIT: ELEMENTS_MAX,
+    API.OFFSET_FETCH: ELEMENTS_MAX,
+    API.OFFSET_FOR_LEADER_EPOCH: ELEMENTS_MAX,
+    API.DESCRIBE_TOPIC_PARTITIONS: ELEMENTS_MAX,
+    API.LEAVE_GROUP: LEAVING_MAX,
+}
+"""Limits by API; for the others ``ADMIN_ELEMENTS_MAX``. One consumer may have tens of thousands of partitions."""
 
 
 class NotAdvertised(Unsupported):
     """A request of an API, or in a version, that was not offered. Kafka closes the connection, too."""
 
 
-def read_request(data: memoryview, *, peer: str, client_host: str, connection: int, line: Line) -> Request:
-    """A request from its bytes, which it may refer to.
+def elements_max(api: int) -> int:
+    """The most elements that a request of an API may have, by what each costs."""
+    return _ELEMENTS_MAX.get(api, ADMIN_ELEMENTS_MAX)
 
-    That of ApiVersions in a version from the future has no body (None): how it looks is not known, and the client is to
-    be told which versions are.
+
+def read_request(data: memoryview, *, peer: str, client_host: str, connection: int, line: Line) -> Request:
+    """Read a request at once. See :func:`reading`."""
+    return at_once(reading(data, peer=peer, client_host=client_host, connection=connection, line=line))
+
+
+def reading(
+    data: memoryview,
+    *,
+    peer: str,
+    client_host: str,
+    connection: int,
+    line: Line,
+    settle: Callable[[], None] = nothing,
+    turn: Turn | None = None,
+) -> Steps[Request]:
+    """Read a request from its bytes, which it may refer to, in steps.
+
+    That of ApiVersions in a version from the future has no body (None): how it looks is not known, and the reply names
+    the versions that are.
+
+    Args:
+        settle: of the request.
+        turn: the turn that the request's handler continues; None: one that never ends.
 
     Raises:
-        Malformed: no request.
-        NotAdvertised: see the class.
+        Malformed: If the bytes are not a request.
+        NotAdvertised: See the class.
     """
     if len(data) < HEAD_BYTES_MIN:
         raise Malformed(f"a request of {len(data)} bytes")
@@ -43,17 +84,14 @@ def read_request(data: memoryview, *, peer: str, client_host: str, connection: i
     position = HEAD_BYTES_MIN + max(0, client_id_bytes)
     if position > len(data):
         raise Malformed(f"a client id of {client_id_bytes:,} bytes in {len(data):,}")
-    try:
-        client_id = str(data[HEAD_BYTES_MIN:position], "utf-8")
-    except UnicodeDecodeError:
-        raise Malformed("a client id that is not UTF-8") from None
-    body = None
+    client_id = text_of(data[HEAD_BYTES_MIN:position])
+    body, elements = None, 0
     if known:
         message = REQUESTS[key]
         if message.flexible_version_q(version):
             position = skip_tags(data, position)
         try:
-            body = decode(message, version, data[position:])
+            body, elements = yield from decoding(message, version, data[position:], elements_max(key))
         except Malformed as error:
             raise Malformed(f"{name_of(key)} version {version}: {error}") from None
     return Request(
@@ -68,14 +106,39 @@ def read_request(data: memoryview, *, peer: str, client_host: str, connection: i
         connection=connection,
         line=line,
         ahead=line.urgent,
+        elements=elements,
+        settle=settle,
+        turn=turn or endless_turn(),
     )
 
 
 def reply_buffers(api: int, version: int, correlation_id: int, reply: Reply) -> Sequence[Buffer]:
     """A reply to a request of this API and version, with header and length, in buffers to be sent in this order."""
-    if api == API.API_VERSIONS and not is_advertised(api, version):
-        version = 0
+    version = _reply_version(api, version)
     buffers = list(reply.buffers) if isinstance(reply, EncodedReply) else [reply.encode(version=version)]
+    return _with_head(api, version, correlation_id, buffers)
+
+
+def writing(api: int, version: int, correlation_id: int, reply: Any) -> Steps[Sequence[Buffer]]:
+    """Encode a reply of many elements in steps, as :func:`reply_buffers` does at once."""
+    version = _reply_version(api, version)
+    parts: list[Buffer] = []
+    for part in _encoding(reply, version):
+        parts.append(part)
+        yield
+    return _with_head(api, version, correlation_id, [b"".join(parts)])
+
+
+def _encoding(reply: Any, version: int) -> Iterator[Buffer]:
+    reply.API_VERSION = version
+    return encoding(reply, version)
+
+
+def _reply_version(api: int, version: int) -> int:
+    return 0 if api == API.API_VERSIONS and not is_advertised(api, version) else version
+
+
+def _with_head(api: int, version: int, correlation_id: int, buffers: list[Buffer]) -> Sequence[Buffer]:
     tags = b"\0" if api != API.API_VERSIONS and REPLIES[api].flexible_version_q(version) else b""
     size = _REPLY_HEAD.size - LENGTH_BYTES + len(tags) + sum(map(len, buffers))
     head = _REPLY_HEAD.pack(size, correlation_id) + tags

@@ -94,6 +94,7 @@ from kafka.protocol.producer import (
 
 from seaweedmq.kafka.wire.schemas import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from seaweedmq.runtime.signal import Signal
+from seaweedmq.runtime.turns import Turn, endless_turn
 
 __all__ = [
     "API",
@@ -244,8 +245,16 @@ class Line:
     def join(self, api: int) -> None:
         """Another request came."""
         if api not in PATIENT:
-            self.urgent += 1
-            self.grown.fire()
+            self.hurry()
+
+    def hurry(self) -> None:
+        """Have those that wait for events be answered with what there is."""
+        self.urgent += 1
+        self.grown.fire()
+
+
+def nothing() -> None:
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +280,12 @@ class Request:
     """Of its connection."""
     ahead: int = 0
     """How many urgent ones came before it."""
+    elements: int = 0
+    """Number of elements of all its arrays together."""
+    settle: Callable[[], None] = nothing
+    """Gives back memory, once it waits for others and what it says is kept elsewhere."""
+    turn: Turn = field(default_factory=endless_turn)
+    """The time that its handler has until it gives way to others."""
 
     @property
     def holds_up(self) -> bool:

@@ -29,6 +29,9 @@ class ProducedPartition:
     error_code: int = 0
     base_offset: int = -1
     log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    record_errors: Sequence[tuple[int, str]] = ()
+    """Number in the batch, and reason, of each record for which the batch is refused."""
     error_message: str | None = None
     leader_id: int = -1
     leader_epoch: int = -1
@@ -55,9 +58,15 @@ def produce_reply(
         body += count(len(topic.partitions), flexible)
         for one in topic.partitions:
             numbers = (one.index, one.error_code, one.base_offset, one.log_append_time_ms)
-            body += _WITH_START.pack(*numbers, -1) if version >= _START_FROM else _WITHOUT_START.pack(*numbers)
+            body += (
+                _WITH_START.pack(*numbers, one.log_start_offset)
+                if version >= _START_FROM
+                else _WITHOUT_START.pack(*numbers)
+            )
             if version >= _ERRORS_FROM:
-                body += count(0, flexible)  # no errors of single records: a batch is taken whole or not at all
+                body += count(len(one.record_errors), flexible)
+                for number, why in one.record_errors:
+                    body += _INT32.pack(number) + nullable_text(why, flexible) + (b"\0" if flexible else b"")
                 body += nullable_text(one.error_message, flexible)
             if flexible:
                 says_leader = version >= _LEADERS_FROM

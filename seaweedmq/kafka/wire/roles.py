@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from seaweedmq.kafka.wire.budget import InFlightBytes
+from seaweedmq.kafka.wire.budget import RequestMemory
 from seaweedmq.kafka.wire.messages import Buffer, Request
+from seaweedmq.runtime.turns import Turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +17,7 @@ class Limits:
     requests_max: int
     """In flight: read, and not yet answered."""
     read_s: float
-    """In which a request that began is there whole, and in which a client takes something of the replies that wait."""
+    """In which something comes of a request that began, or a client takes something of the replies that wait."""
     idle_s: float
 
 
@@ -28,8 +29,11 @@ class Conversation(Protocol):
     peer: str
     """``host:port``."""
 
-    def filled(self, size_bytes: int) -> None:
-        """A slot has its reply; the bytes of its request are not needed any more."""
+    def filled(self, slot: "Slot") -> None:
+        """A slot has its reply; the bytes of its request are not needed any longer."""
+
+    def settled(self, slot: "Slot") -> None:
+        """The request waits for others, and what it says is kept elsewhere."""
 
     def fail(self, reason: str) -> None:
         """Close at once, and say in the log why."""
@@ -44,24 +48,46 @@ class Conversation(Protocol):
 class Slot:
     """The place of a request's reply among those of its connection. It is filled once, whatever happens."""
 
-    __slots__ = ("_connection", "_size_bytes", "buffers", "is_filled", "sent")
+    __slots__ = (
+        "_connection",
+        "buffers",
+        "held_bytes",
+        "is_filled",
+        "is_large",
+        "is_reserved",
+        "sent",
+        "settled_bytes",
+    )
 
-    def __init__(self, connection: "Conversation", size_bytes: int) -> None:
+    def __init__(self, connection: "Conversation") -> None:
         self._connection = connection
-        self._size_bytes = size_bytes
+        self.held_bytes = 0
+        """Bytes of the connection's share: of the request, then of its reply until the client has taken that."""
+        self.settled_bytes = 0
+        """Bytes that a request holds while it waits for others."""
+        self.is_reserved = False
+        """Whether it holds the part of the memory that is reserved for one request."""
+        self.is_large = False
+        """Whether its reply may be far larger than the request."""
         self.buffers: Sequence[Buffer] = ()
         self.sent: Callable[[], None] | None = None
         self.is_filled = False
 
+    def settle(self) -> None:
+        """The request waits for others, and what it says is kept, and counted, elsewhere."""
+        if not self.is_filled:
+            self._connection.settled(self)
+
     def fill(self, buffers: Sequence[Buffer] = (), sent: Callable[[], None] | None = None) -> None:
-        """Say this in its turn; nothing, if there are no buffers. ``sent`` is called when the socket has taken them, or
-        nobody is there to take them.
+        """Reply with these buffers in the order of requests; without buffers, send nothing. ``sent`` is called once
+        the socket has taken them or the connection has ended. A caller that passes ``sent`` accounts for the memory of
+        the buffers until then.
         """
         assert not self.is_filled, "a request is answered once"
         self.is_filled = True
         self.buffers = buffers
         self.sent = sent
-        self._connection.filled(self._size_bytes)
+        self._connection.filled(self)
 
 
 class Receiver(Protocol):
@@ -78,7 +104,8 @@ class Listening(Protocol):
     """What the connections of one listener share."""
 
     limits: Limits
-    in_flight: InFlightBytes
+    in_flight: RequestMemory
+    turns: Turns
     buffer: memoryview
 
     def opened(self, connection: "Conversation") -> Receiver | None:

@@ -22,5 +22,8 @@ def stranger(length: bytes, size: int, bytes_max: int) -> str:
     if length[0] == 0x16 and length[1] == 0x03:
         return "the client speaks TLS: set its security.protocol to PLAINTEXT"
     if size > bytes_max:
-        return f"a request of {size:,} bytes, above kafka_request_bytes_max = {bytes_max:,}"
+        return (
+            f"a request of {size:,} bytes, above kafka_request_bytes_max = {bytes_max:,}: raise it on every broker, or "
+            "have the client send less at a time (max.request.size)"
+        )
     return f"a request of {size:,} bytes, below the {HEAD_BYTES_MIN} of its header"

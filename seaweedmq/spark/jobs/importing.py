@@ -6,26 +6,52 @@ larger than that, whatever its size, as record batches that are not compressed. 
 times its size. Who has a file that is too large for that gives it in several.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any, Final
+from urllib.parse import unquote
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.functions import count, lit
 
 import seaweedmq.spark as ours
-from seaweedmq.errors import InvalidArgument
+from seaweedmq.codec import csv_tables
+from seaweedmq.codec.topic_schema import schema_from_bytes
+from seaweedmq.errors import InvalidArgument, Unsupported
+from seaweedmq.model.topic import TopicName
 from seaweedmq.spark.failures import SPARK_ERRORS, told
 from seaweedmq.spark.jobs.watched import save_watched
 from seaweedmq.storage.jobs.run import Progress, no_progress
+from seaweedmq.storage.staging import topic_in_storage
+from seaweedmq.storage.store.files import open_store
 
 _OPTIONS: Final = {
     "parquet": {"mergeSchema": "true"},
-    "csv": {"header": "true", "inferSchema": "true", "enforceSchema": "false", "mode": "FAILFAST"},
+    "csv": {
+        "header": "true",
+        "inferSchema": "true",
+        "enforceSchema": "false",
+        "mode": "FAILFAST",
+        "multiLine": "true",
+        "escape": '"',
+        "unescapedQuoteHandling": "RAISE_ERROR",
+    },
     "json": {"mode": "FAILFAST"},
 }
-"""Otherwise Spark takes the columns of one file for those of all, and damaged rows for rows of nulls."""
+"""Otherwise Spark takes the columns of one file for those of all, damaged rows for rows of nulls, and line breaks in
+quoted texts for ends of rows."""
 _NOTHING: Final = "UNABLE_TO_INFER_SCHEMA"
+_PACKED_OTHERWISE: Final = (".lz4", ".snappy", ".deflate")
+"""Endings of files in compressions that only Hadoop reads."""
+_PIECE_READ_BYTES: Final = 1 << 20
+_ODD_TYPES: Final = ("Illegal Parquet type", "UNSUPPORTED_TIME_TYPE")
+_PATTERN: Final = re.compile(r"[*?\[\]{}\\]")
+"""Characters by which Spark takes the name of a CSV file for a pattern."""
 FORMATS: Final = tuple(_OPTIONS)
 PIECE_BYTES: Final = 1 << 30
 """Of the files that are published as one; a larger file is a piece of its own."""
@@ -64,7 +90,7 @@ def import_files(
             counts half when its row is staged, and whole when it is published. Then it is called in another thread.
 
     Raises:
-        InvalidArgument: another format, or there are no files.
+        InvalidArgument: another format, there are no files, or rows or columns of some would be lost.
         SeaweedMQError: as the next, once rows are published: how many, and of which files none.
         pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError: the files can not be read, or the sink refuses;
             ``failures.told`` says why.
@@ -73,22 +99,37 @@ def import_files(
         raise InvalidArgument(f"format {format!r:.100} can not be imported: give one of {', '.join(FORMATS)}")
     if not paths:
         raise InvalidArgument("no files to import: give at least one path")
+    check_hidden(paths)
     ours.register(spark)
+    if format == "csv":
+        _verify_csv(spark, paths, options or {})
     reader = spark.read.format(format).options(**_OPTIONS[format] | (options or {}))
     try:
         whole = reader.load(list(paths))
-    except AnalysisException as error:
-        if error.getCondition() != _NOTHING:
+    except SPARK_ERRORS as error:
+        if isinstance(error, AnalysisException) and error.getCondition() == _NOTHING:
+            raise _no_files(paths, format) from error
+        if format != "parquet" or not any(said in str(error) for said in _ODD_TYPES):
             raise
-        raise _no_files(paths, format) from error
+        raise _explained(spark, paths, error) from error
+    base = folder_of_partitions(whole.inputFiles(), whole.columns, _topic_columns(storage, topic))
+    if base is not None:
+        reader = reader.option("basePath", base)
+        whole = reader.load(list(paths))
     files = _sizes(spark, whole)
     if not files:
         raise _no_files(paths, format)
+    if format == "csv":
+        check_header(whole.columns, options or {})
+    named = whole.metadataColumn("_metadata").getField("file_path")
+    if not whole.where(~named.between(min(files), max(files))).isEmpty():  # which costs nothing: no file is read
+        raise Unsupported(f"Spark has other names for its files than {min(files)}: import them with another version")
     total_bytes = sum(files.values())
     rows = done_bytes = 0
     progress(0, total_bytes)
     for piece in _pieces(files, piece_bytes):
-        frame = reader.schema(whole.schema).load(piece)
+        # Not loaded by name: Spark may take a name for a pattern, and the given names decide which folders are columns.
+        frame = whole.where(named.between(piece[0], piece[-1]))
         seen = Observation()
         sink = frame.observe(seen, count(lit(1)).alias("rows")).write.format(ours.FORMAT).mode("append")
         sink = sink.options(topic=topic, bootstrap=bootstrap, storage=storage)
@@ -107,7 +148,7 @@ def import_files(
                 raise
             why = told(error)
             raise type(why)(
-                f"{why}. {rows:,} rows of the files before {piece[0]} are published, and nothing from there on"
+                f"{why}. {rows:,} rows of the files before {shown(piece[0])} are published, and nothing from there on"
             ) from error
         rows += int(seen.get["rows"])
         done_bytes += size_bytes
@@ -120,15 +161,166 @@ def _no_files(paths: Sequence[str], format: str) -> InvalidArgument:  # noqa: A0
     )
 
 
+def shown(uri: str) -> str:
+    """A file as a person calls it."""
+    return unquote(uri.removeprefix("file://").removeprefix("file:"))
+
+
+def check_hidden(paths: Sequence[str]) -> None:
+    """Refuse files that Spark passes over. In folders these are what other programs leave beside their rows.
+
+    Raises:
+        InvalidArgument: the name of a file begins with "_" or ".".
+    """
+    for path in paths:
+        name = PurePosixPath(path).name
+        if name.startswith(("_", ".")) and name not in (".", "..") and "=" not in name:
+            raise InvalidArgument(f"{path} is passed over by Spark, as its name begins with {name[0]!r}: rename it")
+
+
+def check_header(columns: Sequence[str], options: Mapping[str, str]) -> None:
+    """Refuse a header that looks as if another separator were meant.
+
+    Raises:
+        InvalidArgument: it has one column with a separator in its name, and no separator is given.
+    """
+    is_given = any(name.lower() in ("sep", "delimiter") for name in options)
+    other = next((mark for mark in ";\t|" if mark in columns[0]), None) if len(columns) == 1 else None
+    if other is not None and not is_given:
+        raise InvalidArgument(
+            f"the files have one column, {columns[0]!r}: give the separator {other!r} (--separator, option 'sep') if "
+            "it separates the columns, or ',' if it is part of the name"
+        )
+
+
+def _topic_columns(storage: str, topic: str) -> frozenset[str] | None:
+    """None: the topic has no schema."""
+    schema = topic_in_storage(open_store(storage).root, TopicName.parse(topic)).schema
+    return None if schema is None else frozenset(schema_from_bytes(schema).names)
+
+
+def _verify_csv(spark: SparkSession, paths: Sequence[str], options: Mapping[str, str]) -> None:
+    """Make sure that files are CSV before any of their rows is published. Spark takes the end of a file for that of a
+    quotation, and replaces bytes that are not UTF-8 by question marks. Only files in mounted folders are checked.
+
+    Raises:
+        InvalidArgument: If a file is not CSV; names the file, the line and the remedy.
+    """
+    names = {name.lower(): value for name, value in options.items()}
+    separator = names.get("sep", names.get("delimiter"))
+    if names.keys() - {"sep", "delimiter", "inferschema", "mode", "basepath"} or len(separator or ",") != 1:
+        return
+    files = _local_files(spark, paths)
+    odd = next((shown(uri) for uri in files if _PATTERN.search(shown(uri))), None)
+    if odd is not None:
+        raise InvalidArgument(f"Spark takes {odd} for a pattern, which other files may match: rename it, or its folder")
+    if not files:
+        return
+    context = spark.sparkContext
+    try:
+        context.parallelize(files, min(len(files), 4 * context.defaultParallelism)).foreach(
+            partial(_verify_one, separator=separator)
+        )
+    except SPARK_ERRORS as error:
+        raise told(error) from error
+
+
+def _local_files(spark: SparkSession, paths: Sequence[str]) -> list[str]:
+    """Return the files in mounted folders, which Python can also read."""
+    found = spark.read.format("binaryFile").load(list(paths)).inputFiles()
+    return [uri for uri in found if uri.startswith("file:") and not uri.endswith(_PACKED_OTHERWISE)]
+
+
+def _verify_one(uri: str, separator: str | None) -> None:
+    with pa.input_stream(shown(uri), compression="detect") as stream:
+        csv_tables.verify(shown(uri), iter(lambda: stream.read(_PIECE_READ_BYTES), b""), separator)
+
+
+def unreadable(schema: pq.ParquetSchema) -> dict[str, str]:
+    """The columns of a Parquet file that Spark does not read -> what they are."""
+    columns = (schema.column(i) for i in range(len(schema)))
+    kinds = {column.path.partition(".")[0]: str(column.logical_type) for column in columns}
+    return {
+        name: kind for name, kind in kinds.items() if "nanoseconds" in kind or kind.startswith(("Time(", "Float16"))
+    }
+
+
+def _explained(spark: SparkSession, paths: Sequence[str], error: BaseException) -> BaseException:
+    """Spark names a type of the file format: find whose it is, in files of mounted folders."""
+    for uri in _local_files(spark, paths):
+        try:
+            found = unreadable(pq.read_metadata(shown(uri)).schema)
+        except (OSError, pa.ArrowInvalid):
+            continue
+        if found:
+            named = ", ".join(f"{name!r} ({kind})" for name, kind in found.items())
+            return InvalidArgument(
+                f"{shown(uri)} has columns that Spark does not read: {named}. Write times in microseconds (in pandas: "
+                "astype('datetime64[us]')), or take `seaweedmq publish --format parquet`, which takes them as they are"
+            )
+    return error
+
+
+def folder_of_partitions(
+    files: Sequence[str], columns: Sequence[str], wanted: Collection[str] | None = None
+) -> str | None:
+    """The folder that folders like ``day=1`` lie in, where Spark does not see that they stand for columns: it looks
+    for them below the paths that it is given.
+
+    Args:
+        files: as Spark names them.
+        columns: that it has found.
+        wanted: the topic's columns, if it has a schema: a folder that stands for none of them has only a name.
+
+    Raises:
+        InvalidArgument: the files lie in folders of several columns, or only some of them do: values or rows of the
+            others would be lost.
+    """
+    found = {_partitions(uri) for uri in files}
+    kinds = {tuple(name for name, _ in each) for _, each in found}
+    if not any(kinds):
+        return None
+    if len(kinds) > 1:
+        told = sorted("/".join(f"{name}=..." for name in names) or "no such folder" for names in kinds)
+        raise InvalidArgument(
+            f"the files lie in folders of several kinds ({', '.join(told)}), whose columns differ: import each "
+            "kind by itself"
+        )
+    seen = {name.casefold() for name in columns}
+    lost = {name for name in next(iter(kinds)) if name.casefold() not in seen}
+    if not (lost if wanted is None else lost & {*wanted}):
+        return None
+    bases = sorted({base for base, _ in found})
+    if len(bases) > 1:
+        raise InvalidArgument(
+            f"{bases[0]} and {bases[1]} both have folders that stand for columns: give these folders, or import "
+            "one by one"
+        )
+    return bases[0]
+
+
+def _partitions(uri: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """The folder that a file's folders like ``day=1`` lie in, and these as names and values."""
+    folder = unquote(uri).rpartition("/")[0]
+    found: list[tuple[str, str]] = []
+    while "=" in folder.rpartition("/")[2].strip("="):
+        folder, _, last = folder.rpartition("/")
+        name, _, value = last.partition("=")
+        found.insert(0, (name, value))
+    return folder, tuple(found)
+
+
 def _sizes(spark: SparkSession, frame: DataFrame) -> dict[str, int]:
-    """Files of a DataFrame, by name -> bytes."""
+    """Files of a DataFrame, by name as ``_metadata.file_path`` has it -> bytes."""
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - PySpark has no other way to a size
-    path_of = spark.sparkContext._jvm.org.apache.hadoop.fs.Path  # noqa: SLF001
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
+    path_of = jvm.org.apache.hadoop.fs.Path
     sizes = {}
-    for name in sorted(frame.inputFiles()):
-        path = path_of(name)
-        sizes[name] = int(path.getFileSystem(hadoop).getFileStatus(path).getLen())
-    return sizes
+    for name in frame.inputFiles():
+        path = path_of(jvm.java.net.URI(name))
+        status = path.getFileSystem(hadoop).getFileStatus(path)
+        sizes[str(path_of(path.toString()).toUri().toString())] = int(status.getLen())
+    return dict(sorted(sizes.items()))
 
 
 def _pieces(files: dict[str, int], piece_bytes: int) -> Iterator[list[str]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from seaweedmq.model.frames import Frames
+from seaweedmq.ports import StorageSpace
 from seaweedmq.storage.store.faults import NO_SPACE
 
 IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024) if "SC_IOV_MAX" in os.sysconf_names else 16
@@ -262,3 +263,11 @@ def remove_stale_temporaries(directory: Path, now_s: float) -> None:
                 with contextlib.suppress(FileNotFoundError):
                     if now_s - entry.stat().st_mtime > TEMPORARY_AGE_S_MAX:
                         Path(entry.path).unlink()
+
+
+def space(folder: Path) -> StorageSpace | None:
+    """Return how much this user may still write to a folder's file system; None if it does not report that."""
+    status = os.statvfs(folder)
+    if not status.f_blocks:
+        return None
+    return StorageSpace(status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize)

@@ -34,7 +34,7 @@ from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import BlockingInput
+from seaweedmq.ports import BlockingInput, StorageSpace
 from seaweedmq.storage.store import claims, file_io
 from seaweedmq.storage.store import marker as markers
 from seaweedmq.storage.store.directory import (
@@ -117,6 +117,9 @@ class FileSegmentStore:
         return await self._run(
             self._syncs, "read the clock of", self.root, lambda: int(file_io.clock_s(self.root) * US_PER_S)
         )
+
+    async def space(self) -> StorageSpace | None:
+        return await self._run(self._syncs, "measure the space of", self.root, lambda: file_io.space(self.root))
 
     async def create_log(
         self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes

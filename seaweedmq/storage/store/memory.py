@@ -42,7 +42,7 @@ from seaweedmq.model.claims import ClaimKind
 from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import BlockingInput
+from seaweedmq.ports import BlockingInput, StorageSpace
 from seaweedmq.storage.logs.lost_blocks import BLOCK_BYTES, SECTOR_BYTES
 from seaweedmq.storage.store.marker import marker_foreign, marker_missing
 
@@ -196,6 +196,9 @@ class MemorySegmentStore:
     async def now_us(self) -> int:
         await self._turn(StorageOp.CLOCK, "")
         return self.wall_us()
+
+    async def space(self) -> StorageSpace | None:
+        return None
 
     async def create_log(
         self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes

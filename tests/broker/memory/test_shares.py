@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.broker.memory.shares import HEAP_BYTES_MIN, HEAP_SHARE, KAFKA_PART, BrokerMemory, KafkaMemory
+from seaweedmq.broker.memory.shares import HEAP_BYTES_MIN, HEAP_SHARE, KAFKA_PART, BrokerMemory, KafkaMemory, heap_bytes
 from seaweedmq.model.config import MIB, BrokerConfig
 
 LISTENING = BrokerConfig(
@@ -13,6 +13,7 @@ LISTENING = BrokerConfig(
     kafka_in_flight_bytes_max=60 * MIB,
     kafka_fetch_bytes_max=30 * MIB,
     kafka_reencode_cache_bytes_max=10 * MIB,
+    kafka_groups_bytes_max=100 * MIB,
 )
 RUNTIME_BYTES = 150 * MIB
 sizes = st.integers(1 * MIB, 2_000 * MIB)
@@ -20,24 +21,24 @@ sizes = st.integers(1 * MIB, 2_000 * MIB)
 
 def test_without_a_listener_nothing_is_set_aside_for_kafka_s_clients() -> None:
     silent = replace(LISTENING, kafka_listen="")
-    assert KafkaMemory.of(silent, 800 * MIB) == KafkaMemory(0, 0, 0)
+    assert KafkaMemory.of(silent, 800 * MIB) == KafkaMemory(0, 0, 0, 0)
     assert BrokerMemory.of(silent, RUNTIME_BYTES).logs.limit > BrokerMemory.of(LISTENING, RUNTIME_BYTES).logs.limit
 
 
 def test_where_there_is_room_it_is_as_configured() -> None:
-    for available in (400 * MIB, 8_000 * MIB):
-        assert KafkaMemory.of(LISTENING, available) == KafkaMemory(60 * MIB, 30 * MIB, 10 * MIB)
+    for available in (800 * MIB, 8_000 * MIB):
+        assert KafkaMemory.of(LISTENING, available) == KafkaMemory(60 * MIB, 30 * MIB, 10 * MIB, 100 * MIB)
 
 
 def test_where_there_is_none_all_shrink_together_to_a_quarter() -> None:
-    assert KafkaMemory.of(LISTENING, 40 * MIB) == KafkaMemory(6 * MIB, 3 * MIB, 1 * MIB)
+    assert KafkaMemory.of(LISTENING, 40 * MIB) == KafkaMemory(3 * MIB, 3 * MIB // 2, MIB // 2, 5 * MIB)
     assert KafkaMemory.of(LISTENING, 40 * MIB).total_bytes == 40 * MIB // KAFKA_PART
-    assert KafkaMemory.of(LISTENING, 0) == KafkaMemory(0, 0, 0)
+    assert KafkaMemory.of(LISTENING, 0) == KafkaMemory(0, 0, 0, 0)
 
 
-@given(bound=st.integers(320 * MIB, 4_000 * MIB), in_flight=sizes, fetch=sizes, reencode=sizes)
+@given(bound=st.integers(320 * MIB, 4_000 * MIB), in_flight=sizes, fetch=sizes, reencode=sizes, groups=sizes)
 def test_whatever_is_configured_all_of_it_is_inside_the_bound(
-    bound: int, in_flight: int, fetch: int, reencode: int
+    bound: int, in_flight: int, fetch: int, reencode: int, groups: int
 ) -> None:
     config = replace(
         LISTENING,
@@ -46,6 +47,7 @@ def test_whatever_is_configured_all_of_it_is_inside_the_bound(
         kafka_in_flight_bytes_max=in_flight,
         kafka_fetch_bytes_max=fetch,
         kafka_reencode_cache_bytes_max=reencode,
+        kafka_groups_bytes_max=groups,
     )
     heap = max(HEAP_BYTES_MIN, int(bound * HEAP_SHARE))
     available = bound - RUNTIME_BYTES - heap
@@ -55,4 +57,10 @@ def test_whatever_is_configured_all_of_it_is_inside_the_bound(
     assert kafka.in_flight_bytes <= in_flight
     assert kafka.fetch_bytes <= fetch
     assert kafka.reencode_bytes <= reencode
+    assert kafka.groups_bytes <= groups
     assert sum(budget.limit for budget in memory.budgets) + kafka.total_bytes + heap + RUNTIME_BYTES <= bound
+
+
+def test_what_the_allocator_keeps_is_within_the_bound() -> None:
+    assert heap_bytes(replace(LISTENING, memory_bytes_max=120 * MIB)) == HEAP_BYTES_MIN
+    assert heap_bytes(replace(LISTENING, memory_bytes_max=1_200 * MIB)) == 100 * MIB

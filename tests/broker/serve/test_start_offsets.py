@@ -71,8 +71,11 @@ async def test_a_storage_that_hangs_or_fails_does_not_keep_figures_back(bed: Bed
     (stats,) = await host.api.call(TopicStats(NAME))
     assert (stats.start_offset, stats.high_watermark) == (0, 3)
     assert bed.loop.time() - began < 2 * LISTING_WAIT_S_MAX
+    starts, topic = host.broker.local.starts, host.inspect.view.topics[NAME]
+    assert starts.known(topic) is None
     held.set()
     bed.faults.held.clear()
+    await bed.until(lambda: starts.known(topic) == {})
     bed.faults.failing[StorageOp.LIST] = "input/output error"
     (stats,) = await host.api.call(TopicStats(NAME))
     assert (stats.start_offset, stats.high_watermark) == (0, 3)

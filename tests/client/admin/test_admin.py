@@ -164,6 +164,17 @@ async def test_a_topic_gets_its_targets(admin: Admin, recorder: Recorder) -> Non
     assert (change.target_bytes_per_s, change.target_records_per_s) == (0, 5e3)
 
 
+@pytest.mark.parametrize("name", ["retention", "retention_bytes", "target_bytes_per_s", "target_records_per_s"])
+async def test_a_limit_that_no_call_can_carry_is_rejected_by_name(admin: Admin, recorder: Recorder, name: str) -> None:
+    for value in (10**400, 1 << 63, float("inf"), float("nan")):
+        limit: dict[str, Any] = {name: value}
+        with pytest.raises(InvalidArgument, match=f"^{name} is not a number up to 9223372036854775807: give a smaller"):
+            await admin.create_topic("shop/orders", **limit)
+        with pytest.raises(InvalidArgument, match=f"^{name} is not a number up to"):
+            await admin.alter_topic("shop/orders", **limit)
+    assert recorder.calls == []
+
+
 async def test_a_topic_is_told_from_a_later_one_of_its_name(admin: Admin, recorder: Recorder) -> None:
     """The leader is asked which one there is, and every attempt says that it means that one."""
     await admin.delete_topic("shop/orders")

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 
@@ -181,6 +181,49 @@ def test_a_callback_may_send_but_not_wait(client: seaweedmq.Client) -> None:
         assert finished.wait(10)
         publisher.flush(10)
     assert "may not wait for the client" in str(outcomes[1])
+
+
+def test_waiting_for_an_outcome_in_a_callback_is_rejected_at_once(client: seaweedmq.Client) -> None:
+    client.admin.create_topic(TOPIC)
+    outcomes: Future[list[object]] = Future()
+    with client.publisher(TOPIC) as publisher:
+
+        def callback(_: object) -> None:
+            sent = publisher.send(b"later")
+            tries = [sent.result, sent.exception, partial(sent.result, 10), partial(sent.result, 0)]
+            outcomes.set_result([type(_raised_by(attempt)) for attempt in tries])
+
+        publisher.send(b"first").add_done_callback(callback)
+        assert outcomes.result(10) == [InvalidArgument, InvalidArgument, InvalidArgument, TimeoutError]
+
+
+def _raised_by(call: Callable[[], object]) -> BaseException | None:
+    try:
+        call()
+    except BaseException as error:  # noqa: BLE001 - compared by its type
+        return error
+    return None
+
+
+@pytest.mark.parametrize("error", [SystemExit("no input"), KeyboardInterrupt(), StopIteration(), ValueError()])
+@pytest.mark.parametrize("is_table", [False, True])
+def test_what_a_callback_raises_ends_nothing(
+    client: seaweedmq.Client, error: BaseException, is_table: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    client.admin.create_topic(TOPIC)
+    called = threading.Event()
+
+    def callback(_: object) -> None:
+        called.set()
+        raise error
+
+    with client.publisher(TOPIC, linger_s=0.05) as publisher:
+        sent: Future[object] = publisher.send_table(pa.table({"_value": [b"a"]})) if is_table else publisher.send(b"a")
+        sent.add_done_callback(callback)
+        assert called.wait(10)
+        publisher.send(b"b").result(10)
+    assert client.admin.describe_topic(TOPIC).topic.name.name == "orders"
+    assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [type(error)]
 
 
 def test_a_child_process_can_not_use_the_client(client: seaweedmq.Client) -> None:

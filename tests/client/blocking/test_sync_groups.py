@@ -1,5 +1,6 @@
 """Groups from threads: handlers, acknowledgements from anywhere, segments that move under an iterating thread."""
 
+import asyncio
 import itertools
 import os
 import signal
@@ -83,6 +84,59 @@ def test_handlers_in_threads(client: seaweedmq.Client) -> None:
     assert all(numbers == sorted(numbers) for numbers in done.values())
     assert len(threads) == 3
     assert threading.get_ident() not in threads
+
+
+@pytest.mark.parametrize("is_coroutine", [False, True])
+@pytest.mark.parametrize("error", [ValueError("odd"), StopIteration(), asyncio.CancelledError(), GeneratorExit()])
+def test_whatever_a_handler_raises_its_record_comes_again(
+    client: seaweedmq.Client, error: BaseException, is_coroutine: bool
+) -> None:
+    """``next()`` of an empty iterator raises StopIteration, which no future of asyncio can carry."""
+    publish(client, 3, segments=1)
+    seen = []
+
+    def function(message: Message) -> None:
+        seen.append((message.value, message.deliveries))
+        if message.value == b"1" and message.deliveries == 1:
+            raise error
+
+    async def coroutine(message: Message) -> None:
+        function(message)
+
+    with client.subscriber(TOPIC, group=GROUP, start="earliest", stop_at="latest", timeout=10) as subscriber:
+        subscriber.handle(coroutine if is_coroutine else function)
+    # At least once: a machine that stalls for a while also redelivers.
+    assert {value for value, _ in seen} == {b"0", b"1", b"2"}
+    assert [deliveries > 1 for value, deliveries in seen if value == b"1"][:2] == [False, True]
+
+
+@pytest.mark.parametrize("is_coroutine", [False, True])
+def test_an_exit_in_a_handler_ends_handling_and_nothing_else(client: seaweedmq.Client, is_coroutine: bool) -> None:
+    """``sys.exit()`` is raised by ``handle``; its record comes again, and the client works on."""
+    publish(client, 3, segments=1)
+    other = client.publisher(TOPIC, linger_s=0.05)
+    other.send(b"first").result(10)
+    late = other.send(b"late")
+    handled = []
+
+    def function(message: Message) -> None:
+        if not handled and message.value == b"1":
+            handled.append((message.value, message.deliveries))
+            raise SystemExit("no input")
+        handled.append((message.value, message.deliveries))
+
+    async def coroutine(message: Message) -> None:
+        function(message)
+
+    handler = coroutine if is_coroutine else function
+    with client.subscriber(TOPIC, group=GROUP, start=1) as subscriber:
+        with pytest.raises(SystemExit, match="no input"):
+            subscriber.handle(handler)
+        assert late.result(10).segment == 0
+        assert handled == [(b"1", 1)]
+    with client.subscriber(TOPIC, group=GROUP, stop_at="latest", timeout=10) as subscriber:
+        subscriber.handle(handler)
+    assert {value for value, _ in handled} == {b"1", b"2", b"first", b"late"}
 
 
 def test_a_handler_may_close_it_and_others_are_waited_for(client: seaweedmq.Client, cluster: FakeCluster) -> None:

@@ -13,7 +13,7 @@ import pytest
 from seaweedmq.client.cluster.cluster import AVOID_S, Cluster
 from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.errors import Closed, NotFound, Refused, Unavailable
+from seaweedmq.errors import Closed, NotFound, Refused, Unavailable, Unsupported
 from seaweedmq.model.calls import DescribeTopic
 from seaweedmq.model.description import ALL, IDS_MAX, TopicDescription, Which
 from seaweedmq.model.topic import TopicName
@@ -30,6 +30,30 @@ async def test_a_broker_out_of_reach_is_asked_last_for_a_while() -> None:
     assert {cluster.addresses()[-1] for _ in range(50)} == {"b:1"}
     await asyncio.sleep(AVOID_S)
     assert {cluster.addresses()[-1] for _ in range(50)} == {"a:1", "b:1", "c:1"}
+
+
+async def test_another_service_at_one_of_the_addresses_is_passed_over(cluster: FakeCluster) -> None:
+    """Addresses of pods are given again. Only if no address knows the call is it an error."""
+    dialer = cluster.dialer()
+    asked: list[str] = []
+
+    class Foreign:
+        async def call(self, request: object) -> object:
+            asked.append("foreign")
+            raise Unsupported("broker foreign:1 does not know ClusterStatus: upgrade the broker")
+
+    class Dialer:
+        def dial(self, address: str) -> Any:
+            return Foreign() if address.startswith("foreign") else dialer.dial(address)
+
+    for seed in range(12):
+        found = Cluster(("foreign:1", "fake:9000"), cast(Any, Dialer()), environment(seed), QUICK)
+        assert (await found.connect()).brokers
+    assert asked
+    with pytest.raises(Unsupported, match="does not know ClusterStatus"):
+        await Cluster(("foreign:1", "foreign:2"), cast(Any, Dialer()), environment(), QUICK).connect()
+    with pytest.raises(Unavailable, match=r"foreign:1: .* does not know"):  # the other may come back, and know it
+        await Cluster(("foreign:1", "fake:1"), cast(Any, Dialer()), environment(), QUICK).connect()
 
 
 async def test_a_broker_that_did_not_answer_gets_little_time_at_first_and_then_more() -> None:

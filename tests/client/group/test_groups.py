@@ -14,6 +14,7 @@ from seaweedmq.client.client import Client
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.group.dead_letter import DeadLetter, DeadLetters
 from seaweedmq.client.subscribe.messages import Arrived, Message, Origin
+from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
 from seaweedmq.core.group.events import Reset
 from seaweedmq.core.member.acks import Ledger
 from seaweedmq.errors import DeadlineExceeded, Fenced, InvalidArgument, NotFound, Unavailable
@@ -21,6 +22,7 @@ from seaweedmq.model.subscribe import EARLIEST
 from tests.client.conftest import environment
 from tests.client.fake_broker import FakeCluster
 
+HEADERS = PLAIN_SCHEMA.field("_headers").type
 TOPIC = "shop/orders"
 GROUP = "billing"
 
@@ -274,6 +276,56 @@ async def test_dead_letters_keep_the_columns_of_a_schema(client: Client) -> None
         (letter,) = [message async for message in lost]
     assert (letter.key, letter.value) == (b"2", {"id": 2, "name": None})
     assert letter.headers["dead-letter-offset"] == b"1"
+
+
+async def test_a_letter_of_a_record_that_just_fits_a_frame_is_kept(client: Client, cluster: FakeCluster) -> None:
+    """With the headers of the letter it is too large: they are left out, the record is not."""
+    cluster.frame_bytes_max = 100_000
+    await client.admin.create_topic(TOPIC)
+    kept = []
+    async with client.publisher(TOPIC) as publisher:
+        for size in range(97_500, 100_000, 100):
+            columns = {"_key": [b"k"], "_headers": pa.array([[("h", b"v")]], HEADERS), "_value": [bytes(size)]}
+            try:
+                await (await publisher.send_table(pa.table(columns)))
+            except InvalidArgument:
+                break
+            kept.append(size)
+    assert 10 < len(kept) < 25
+
+    async def handler(message: Message) -> None:
+        raise ValueError("the input could not be read" * 30)
+
+    async with member(client, max_deliveries=1, stop_at="latest") as subscriber, asyncio.timeout(60):
+        await subscriber.handle(handler)
+    assert cluster.coordinator(GROUP, TOPIC).committed == {0: len(kept)}
+    async with client.subscriber(f"{TOPIC}.{GROUP}.dead-letter", start="earliest", stop_at="latest") as subscriber_:
+        letters = [message async for message in subscriber_]
+    assert sorted(len(letter.value) for letter in letters) == kept
+    assert {letter.headers["h"] for letter in letters} == {b"v"}
+    told = {len(letter.headers) for letter in letters}
+    assert told == {7, 6, 1}, "whole, without the reason, and without any of the headers"
+
+
+async def test_a_letter_of_a_record_that_fits_no_frame_says_where_it_is(client: Client, cluster: FakeCluster) -> None:
+    """One of Kafka's clients, compressed, may be larger unpacked than any frame."""
+    await client.admin.create_topic(TOPIC)
+    async with client.publisher(TOPIC) as publisher:
+        await publisher.send(bytes(200_000), key=b"k", headers={"h": b"v"})
+        await publisher.send(b"next", key=b"k")
+    cluster.frame_bytes_max = 100_000
+    async with member(client, max_deliveries=1, stop_at="latest") as subscriber, asyncio.timeout(60):
+        async for message in subscriber:
+            if message.value == b"next":
+                message.ack()
+            else:
+                message.nack()
+    assert cluster.coordinator(GROUP, TOPIC).committed == {0: 2}
+    async with client.subscriber(f"{TOPIC}.{GROUP}.dead-letter", start="earliest", stop_at="latest") as subscriber_:
+        (letter,) = [message async for message in subscriber_]
+    assert (letter.key, letter.value, letter.headers["h"]) == (b"k", None, b"v")
+    assert (letter.headers["dead-letter-segment"], letter.headers["dead-letter-offset"]) == (b"0", b"0")
+    assert letter.headers["dead-letter-left-out"] == b"_value (200004 bytes)"
 
 
 async def test_members_share_the_segments_and_each_record_is_delivered_once(

@@ -114,6 +114,18 @@ async def test_a_batch_goes_linger_after_the_one_before(cluster: FakeCluster, cl
     assert len(cluster.stored(TOPIC, 0).frames) == 2
 
 
+async def test_repeated_headers_arrive_as_they_were(client: Client) -> None:
+    """A program that copies messages passes ``header_pairs`` on."""
+    pairs = [("hop", b"1"), ("id", None), ("hop", b"2")]
+    await client.admin.create_topic(TOPIC)
+    async with client.publisher(TOPIC) as publisher:
+        await publisher.send(b"v", headers=pairs)
+        with pytest.raises(InvalidArgument, match="they must map str to bytes, or be pairs"):
+            await publisher.send(b"v", headers=["hop"])  # type: ignore[list-item]
+    async with client.subscriber(TOPIC, start="earliest", stop_at="latest") as subscriber:
+        assert [message.header_pairs async for message in subscriber] == [pairs]
+
+
 async def test_headers_and_timestamps_travel_with_the_records_that_have_them(client: Client) -> None:
     await client.admin.create_topic(TOPIC)
     async with client.publisher(TOPIC) as publisher:
@@ -311,7 +323,7 @@ async def test_wrong_types_are_refused_at_once(client: Client) -> None:
         with pytest.raises(InvalidArgument, match="the key is int"):
             await publisher.send(b"", key=5)  # type: ignore[arg-type]
         with pytest.raises(InvalidArgument, match="header 'a' is str"):
-            await publisher.send(b"", headers={"a": "b"})  # type: ignore[dict-item]
+            await publisher.send(b"", headers={"a": "b"})  # type: ignore[arg-type]
         with pytest.raises(InvalidArgument, match="neither a datetime"):
             await publisher.send(b"", timestamp=2**63)
         assert await (await publisher.send(memoryview(b"ok"))) == Receipt(0, 0)  # type: ignore[arg-type]

@@ -5,6 +5,8 @@ import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, as_completed, wait
+from functools import partial
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 
 from seaweedmq.client.publish.promise import BatchPromise
 from seaweedmq.client.publish.receipts import Receipt
-from seaweedmq.client.publish.sent import Sent
+from seaweedmq.client.publish.sent import Sent, SentTable
 from seaweedmq.errors import InvalidArgument
 
 
@@ -142,3 +144,14 @@ async def test_rows_that_fail_together_share_one_error() -> None:
     assert made.is_told
     assert made.untold_error() is None
     assert str(made.first_error()) == "first half"
+
+
+def test_the_thread_that_settles_a_table_may_not_wait_for_it() -> None:
+    sent = SentTable(1, get_ident())
+    for wait_for_it in (sent.result, sent.exception, partial(sent.result, 1)):
+        with pytest.raises(InvalidArgument, match="await the future, or wait for it in another thread"):
+            wait_for_it()
+    with pytest.raises(TimeoutError):
+        sent.result(0)
+    sent.acked(range(1), 3, 7)
+    assert sent.result().records == 1

@@ -45,6 +45,30 @@ async def test_an_empty_topic_takes_the_schema_of_its_first_table(client: Client
     assert table["_offset"].to_pylist() == list(range(1_000))
 
 
+DICTIONARY_OF_LISTS = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array([[1], [2]]))
+
+
+@pytest.mark.parametrize(
+    ("column", "named", "message"),
+    [
+        (pa.array([1]), {"key": "typo"}, "key column 'typo' is not in the table"),
+        (pa.array([True]), {"key": "a"}, "key column 'a' is bool"),
+        (pa.array([1]), {"timestamp": "typo"}, "timestamp column 'typo' is not in the table"),
+        (pa.array([None], pa.timestamp("us")), {"timestamp": "a"}, "has 1 nulls"),
+        (DICTIONARY_OF_LISTS, {}, "column 'a' is dictionary.*: send its values without a dictionary"),
+    ],
+)
+async def test_a_first_table_that_is_rejected_gives_the_topic_no_schema(
+    client: Client, column: pa.Array, named: dict[str, str], message: str
+) -> None:
+    await client.admin.create_topic(TOPIC)
+    async with client.publisher(TOPIC) as publisher:
+        with pytest.raises(InvalidArgument, match=message):
+            await publisher.send_table(pa.table({"a": column}), **named)
+        assert (await client.admin.describe_topic(TOPIC)).topic.schema is None
+        assert (await (await publisher.send(b"plain"))).offset == 0
+
+
 async def test_typed_messages_have_rows_as_values(client: Client) -> None:
     await client.admin.create_topic(TOPIC, schema=SCHEMA)
     async with client.publisher(TOPIC) as publisher:
@@ -148,6 +172,48 @@ async def test_a_table_that_does_not_fit_names_the_column(client: Client, change
     async with client.publisher(TOPIC) as publisher:
         with pytest.raises(InvalidArgument, match=message):
             await publisher.send_table(change(orders(1)))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us", "Mars/Phobos"), pa.list_(pa.timestamp("ns", "../UTC"))])
+async def test_times_of_a_zone_that_is_not_known_are_refused(client: Client, kind: pa.DataType) -> None:
+    await client.admin.create_topic(TOPIC)
+    async with client.publisher(TOPIC) as publisher:
+        with pytest.raises(InvalidArgument, match=r"column 'at' has times of the zone '(Mars/Phobos|\.\./UTC)'"):
+            await publisher.send_table(pa.table({"at": pa.nulls(1, kind)}))
+        known = {"UTC": 0, "+02:00": 1, "Europe/Berlin": 2}
+        table = pa.table({f"n{n}": pa.array([0], pa.timestamp("us", zone)) for zone, n in known.items()})
+        await (await publisher.send_table(table))
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad", "said"),
+    [
+        (pa.list_(pa.field("item", pa.int64(), nullable=False)), [1, 2], [1, None], "null in column 'odd'"),
+        (
+            pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False)),
+            [("a", 1)],
+            [("a", None)],
+            "column 'odd'",
+        ),
+        (
+            pa.struct([pa.field("x", pa.list_(pa.field("item", pa.int64(), nullable=False)))]),
+            {"x": [1]},
+            {"x": [None]},
+            "null in column 'odd', field 'x'",
+        ),
+        (pa.timestamp("s"), datetime(2026, 1, 1), 2**62, "column 'odd' that milliseconds cannot hold"),  # noqa: DTZ001
+    ],
+)
+async def test_what_brokers_refuse_inside_of_a_column_is_refused_before_any_row_is_sent(
+    client: Client, kind: pa.DataType, good: object, bad: object, said: str
+) -> None:
+    schema = pa.schema([("odd", kind)])
+    await client.admin.create_topic(TOPIC, schema=schema)
+    async with client.publisher(TOPIC) as publisher:
+        with pytest.raises(InvalidArgument, match=said):
+            await publisher.send_table(pa.table({"odd": pa.array([good] * 1_000 + [bad], kind)}))
+        await (await publisher.send_table(pa.table({"odd": pa.array([good, None], kind)})))
+    assert (await read_back(client)).num_rows == 2
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 import asyncio
 import random
 from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,8 +15,11 @@ from seaweedmq import aio
 from seaweedmq.client.client import Client
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.subscribe import reader
 from seaweedmq.client.subscribe.messages import Message
-from seaweedmq.errors import InvalidArgument, NotFound, OutOfRange, StaleMetadata, Unavailable
+from seaweedmq.codec.frame import Frame
+from seaweedmq.codec.payload.batch import decode_frame
+from seaweedmq.errors import Corrupt, InvalidArgument, NotFound, OutOfRange, StaleMetadata, Unavailable
 from seaweedmq.model.calls import DescribeTopic
 from seaweedmq.model.description import SegmentStats
 from seaweedmq.model.topic import TopicName
@@ -407,3 +412,79 @@ async def test_a_broker_is_not_avoided_because_nobody_tells_the_schema(
         numbers = [batch.column("number").to_pylist() async for batch in subscriber.batches()]
     assert numbers == [[1, 2]]
     assert set(patience) == {QUICK.rpc_timeout_s}
+
+
+@pytest.mark.parametrize("group", [None, "billing"])
+@pytest.mark.parametrize("are_batches", [False, True])
+async def test_iteration_goes_on_after_a_step_that_was_given_up(
+    client: Client, group: str | None, are_batches: bool
+) -> None:
+    """``asyncio.wait_for(anext(messages), 1)``, as a consumer does that has other things to do meanwhile."""
+    await client.admin.create_topic(TOPIC)
+    async with client.subscriber(TOPIC, group=group, start="earliest") as subscriber:
+        arriving: AsyncIterator[Any] = subscriber.batches() if are_batches else aiter(subscriber)
+        for number in range(3):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(arriving), 0.05)
+            async with client.publisher(TOPIC) as publisher:
+                await publisher.send(b"%d" % number)
+            arrived = await asyncio.wait_for(anext(arriving), 5)
+            value = arrived.column("_value")[0].as_py() if are_batches else arrived.value
+            assert value == b"%d" % number
+
+
+async def test_iteration_that_was_closed_has_ended(client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 3)
+    async with client.subscriber(TOPIC, start="earliest") as subscriber:
+        async with aclosing(aiter(subscriber)) as messages:
+            first = await anext(messages)
+        with pytest.raises(StopAsyncIteration):
+            await anext(messages)
+        assert (await anext(aiter(subscriber))).offset == first.offset + 1
+
+
+@pytest.mark.parametrize("group", [None, "billing"])
+async def test_frames_stay_packed_until_they_are_taken(
+    client: Client, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, group: str | None
+) -> None:
+    """Those of Kafka's clients may be a thousand times larger unpacked: what waits is bounded as it came."""
+    unpacked: list[int] = []
+
+    def counted(frame: Frame, schema: pa.Schema | None) -> pa.RecordBatch:
+        unpacked.append(frame.header.base_offset)
+        batch = decode_frame(frame, schema)
+        return pa.RecordBatch.from_arrays([pa.array([bytes(8 << 20)] * batch.num_rows)], names=["_value"])
+
+    monkeypatch.setattr(reader, "decode_frame", counted)
+    await client.admin.create_topic(TOPIC)
+    async with client.publisher(TOPIC, linger_s=0) as publisher:
+        for _ in range(100):
+            await (await publisher.send(b"packed"))
+    options = {} if group is None else {"group": group, "max_unacked": 1}
+    async with client.subscriber(TOPIC, start="earliest", stop_at="latest", **options) as subscriber:  # type: ignore[call-overload]
+        messages = aiter(subscriber)
+        await anext(messages)
+        await asyncio.sleep(1)
+        assert len(unpacked) <= 2
+
+
+async def test_a_frame_that_cannot_be_unpacked_is_an_error_behind_those_before_it(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(frame: Frame, schema: pa.Schema | None) -> pa.RecordBatch:
+        if frame.header.base_offset == 2:
+            raise Corrupt("frame at offset 2: unreadable payload")
+        return decode_frame(frame, schema)
+
+    monkeypatch.setattr(reader, "decode_frame", damaged)
+    await client.admin.create_topic(TOPIC)
+    async with client.publisher(TOPIC, linger_s=0) as publisher:
+        for number in range(4):
+            await (await publisher.send(b"%d" % number))
+    async with client.subscriber(TOPIC, start="earliest", stop_at="latest") as subscriber:
+        messages = aiter(subscriber)
+        assert [(await anext(messages)).value for _ in range(2)] == [b"0", b"1"]
+        for _ in range(2):
+            with pytest.raises(Corrupt, match="unreadable payload"):
+                await anext(messages)

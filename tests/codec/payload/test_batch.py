@@ -324,7 +324,7 @@ def test_text_that_is_not_utf8_is_refused():
             [[("a", None)], []],
             "null in column 'm', field 'value'",
         ),
-        (pa.field("t", pa.timestamp("s")), [2**60, 0], "column 't' that milliseconds can not hold"),
+        (pa.field("t", pa.timestamp("s")), [2**60, 0], "column 't' that milliseconds cannot hold"),
         (pa.field("t", pa.list_(pa.timestamp("s", "UTC"))), [[2**60], None], "column 't' that milliseconds"),
     ],
 )

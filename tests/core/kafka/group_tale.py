@@ -34,6 +34,7 @@ from seaweedmq.core.kafka.classic_events import (
     TopicsDeleted,
 )
 from seaweedmq.core.kafka.shard_state import GroupShard
+from seaweedmq.core.kafka.state_memory import StateMemory
 from seaweedmq.model.kafka_groups import DescribedGroup, GroupError, ShardRecord
 
 LIMITS = Limits(members_max=4)
@@ -68,13 +69,14 @@ class Tale:
     ahead_s: float = 0.0
     """Seconds by which the wall clock is ahead of the true time."""
     log: list[ShardRecord] = field(default_factory=list)
+    memory: StateMemory = field(default_factory=lambda: StateMemory(1 << 30))
     people: dict[str, Person] = field(default_factory=dict)
     asked: dict[int, str] = field(default_factory=dict)
     """Request -> who waits for its answer."""
     tokens: int = 0
 
     def __post_init__(self) -> None:
-        self.shard = GroupShard(self.limits)
+        self.shard = GroupShard(self.limits, self.memory)
         self.shard.begin(self.now, self.at_ms)
 
     @property
@@ -239,7 +241,8 @@ class Tale:
     def fails_over(self) -> None:
         """Another coordinator takes over: all that was written is known, nobody who waited is answered."""
         self.asked.clear()
-        self.shard = GroupShard(self.limits)
+        self.shard.close()
+        self.shard = GroupShard(self.limits, self.memory)
         for record in self.log:
             self.shard.load(record)
         self.shard.begin(self.now, self.at_ms)

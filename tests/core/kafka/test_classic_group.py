@@ -171,8 +171,15 @@ def test_names_that_are_too_long_are_refused() -> None:
     assert tale.shard.groups() == ()
 
 
-@pytest.mark.parametrize("group", ["", "g" * 250, "é" * 125])
-def test_a_group_has_an_id_of_at_most_249_bytes(group: str) -> None:
+@pytest.mark.parametrize("group", ["g" * 32_767, "é" * 16_383])
+def test_an_id_of_a_group_may_be_as_long_as_a_string_of_kafka(group: str) -> None:
+    tale = Tale(group=group)
+    tale.joins("a")
+    assert [listed.group for listed in tale.shard.groups()] == [group]
+
+
+@pytest.mark.parametrize("group", ["", "g" * 32_768, "é" * 16_384])
+def test_an_id_of_a_group_is_not_longer_than_a_string_of_kafka(group: str) -> None:
     tale = Tale(group=group)
     for answer in (tale.joins("a"), tale.syncs("a"), tale.beats("a"), tale.leaves("a")):
         assert answer == ["a: INVALID_GROUP_ID"]

@@ -7,6 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from seaweedmq.core.kafka.committed import Committed
+from seaweedmq.core.kafka.state_memory import StateMemory
 from seaweedmq.model.kafka_groups import GroupMetadataRecord, OffsetRecord, OffsetValue
 from tests.core.kafka.group_tale import AT_MS, LIMITS, Tale
 from tests.core.kafka.test_classic_group import pair
@@ -82,8 +83,14 @@ def test_each_offset_is_taken_for_itself() -> None:
     tale = Tale()
     assert tale.commits("a", {ORDERS: 1}, metadata="m" * 4_096, simple=True) == ["a: done"]
     assert tale.commits("a", {ORDERS: 2}, metadata="m" * 4_097, simple=True) == ["a: OFFSET_METADATA_TOO_LARGE"]
-    assert tale.commits("a", {ORDERS: 2}, metadata="é" * 2_049, simple=True) == ["a: OFFSET_METADATA_TOO_LARGE"]
+    assert tale.commits("a", {ORDERS: 2}, metadata="é" * 4_097, simple=True) == ["a: OFFSET_METADATA_TOO_LARGE"]
+    assert tale.commits("a", {ORDERS: 2}, metadata="😀" * 2_049, simple=True) == ["a: OFFSET_METADATA_TOO_LARGE"]
     assert tale.committed == {ORDERS: 1}
+
+
+@pytest.mark.parametrize("metadata", ["é" * 4_096, "😀" * 2_048])
+def test_metadata_is_counted_in_characters_of_java(metadata: str) -> None:
+    assert Tale().commits("a", {ORDERS: 1}, metadata=metadata, simple=True) == ["a: done"]
 
 
 def test_an_offset_may_go_back() -> None:
@@ -98,8 +105,14 @@ def test_a_group_has_so_many_offsets_and_no_more() -> None:
     assert tale.commits("a", {("t", 1): 2}, simple=True) == ["a: done"]
 
 
+def test_a_full_shard_takes_no_group_for_its_long_name_alone() -> None:
+    tale = Tale(LIMITS, group="g" * 6_000, memory=StateMemory(6_000))
+    assert tale.commits("a", {ORDERS: 1}, simple=True) == ["a: POLICY_VIOLATION"]
+    assert tale.shard.groups() == ()
+
+
 def test_a_full_shard_takes_no_more_but_lets_go_on_who_is_there() -> None:
-    tale = Tale(replace(LIMITS, state_bytes_max=6_000))
+    tale = Tale(LIMITS, memory=StateMemory(9_000))
     tale.enters("m")
     tale.waits(1)
     tale.syncs("m", m="x")
@@ -111,7 +124,7 @@ def test_a_full_shard_takes_no_more_but_lets_go_on_who_is_there() -> None:
     assert tale.joins("m") == ["m: in 2 by range, leads m"]
     tale.group = "another"
     assert tale.joins("x", metadata=bytes(2_000)) == ["x: POLICY_VIOLATION"]
-    assert tale.shard.size_bytes <= 6_000
+    assert tale.shard.size_bytes <= 9_000 + 100 * 40
 
 
 def test_a_shard_has_so_many_groups_and_no_more() -> None:

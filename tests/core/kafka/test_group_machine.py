@@ -38,6 +38,7 @@ from seaweedmq.core.kafka.classic_events import (
     TimePassed,
 )
 from seaweedmq.core.kafka.shard_state import GroupShard
+from seaweedmq.core.kafka.state_memory import StateMemory
 from seaweedmq.model.kafka_groups import GroupMetadataRecord, ShardRecord
 from tests.core.kafka.group_model import Answer, Model
 
@@ -83,7 +84,7 @@ class Groups(RuleBasedStateMachine):
         self.now = 0.0
         self.token = 0
         self.model = Model(LIMITS)
-        self.shard = GroupShard(LIMITS)
+        self.shard = GroupShard(LIMITS, StateMemory(1 << 30))
         self.shard.begin(self.now, 0)
         self.log: list[ShardRecord] = []
         self.open: set[int] = set()
@@ -298,7 +299,7 @@ class Groups(RuleBasedStateMachine):
         self.shard.begin(self.now, int(self.now * 1_000))
 
     def loaded(self) -> GroupShard:
-        shard = GroupShard(LIMITS)
+        shard = GroupShard(LIMITS, StateMemory(1 << 30))
         for record in self.log:
             shard.load(record)
         return shard
@@ -320,7 +321,7 @@ class Groups(RuleBasedStateMachine):
     def what_was_written_is_the_same_state(self) -> None:
         shard = self.loaded()
         assert list(shard.snapshot()) == list(self.shard.snapshot())
-        again = GroupShard(LIMITS)
+        again = GroupShard(LIMITS, StateMemory(1 << 30))
         for record in shard.snapshot():
             again.load(record)
         assert list(again.snapshot()) == list(shard.snapshot())

@@ -38,7 +38,7 @@ unclean.leader.election.enable
 def topic(replicas: int = 1, partitions: int = 4, **configs: str) -> Topic:
     """One that a client of Kafka created; dots of the configs are underscores here."""
     given = {name.replace("_", "."): value for name, value in configs.items()}
-    parsed = parse_configs(given, replicas=replicas, limits=LIMITS)
+    parsed = parse_configs(given, replicas=replicas)
     spec = spec_of(NAME, partitions=partitions, replicas=replicas, configs=parsed)
     placement = [("b-1", "b-2", "b-3")[:replicas]] * partitions
     return new_topic(spec, uid=7, now_us=0, placement=placement).topic
@@ -46,7 +46,7 @@ def topic(replicas: int = 1, partitions: int = 4, **configs: str) -> Topic:
 
 def changed(before: Topic, *steps: Alteration) -> Topic:
     """As the leader changes it when a client alters it step by step."""
-    return altered(before, change_of(before, altered_configs(before, steps, LIMITS)))
+    return altered(before, change_of(before, altered_configs(before, steps)))
 
 
 def described(of: Topic, name: str) -> Described:
@@ -55,7 +55,7 @@ def described(of: Topic, name: str) -> Described:
 
 def refusal(given: dict[str, str | None], replicas: int = 1) -> str:
     with pytest.raises(InvalidConfig) as caught:
-        parse_configs(given, replicas=replicas, limits=LIMITS)
+        parse_configs(given, replicas=replicas)
     return str(caught.value)
 
 
@@ -103,12 +103,17 @@ def test_an_unknown_name_is_refused() -> None:
         ("preallocate", "yes", "one of true, false"),
         ("cleanup.policy", "forget", "one of delete, compact"),
         ("cleanup.policy", "compact,forget", "one of delete, compact"),
-        ("cleanup.policy", "", "is empty"),
         ("compression.type", "rar", "one of uncompressed"),
         ("message.timestamp.type", "createtime", "one of CreateTime, LogAppendTime"),
         ("seaweedmq.durability", "hoped", "one of replicated, stored"),
         ("seaweedmq.scaling", "auto", "one of fixed"),
-        ("max.message.bytes", "16777217", "up to 16,777,216"),
+        ("max.message.bytes", "2147483648", "to 2,147,483,647"),
+        ("segment.bytes", "1048575", "from 1,048,576"),
+        ("compression.gzip.level", "0", "from 1 to 9, or -1"),
+        ("compression.gzip.level", "10", "from 1 to 9, or -1"),
+        ("leader.replication.throttled.replicas", "x", "* or partition:broker"),
+        ("follower.replication.throttled.replicas", "0:1,2", "* or partition:broker"),
+        ("remote.storage.enable", "true", "one of false"),
         ("leader.replication.throttled.replicas", "0:1," * 300, "at most 1,024 characters"),
     ],
 )
@@ -118,13 +123,39 @@ def test_a_bad_value_is_refused_by_name_and_rule(name: str, value: str, rule: st
     assert rule in message
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max.message.bytes", "2147483647"),
+        ("segment.bytes", "1048576"),
+        ("compression.gzip.level", "-1"),
+        ("compression.gzip.level", "1"),
+        ("leader.replication.throttled.replicas", "*"),
+        ("leader.replication.throttled.replicas", ""),
+        ("follower.replication.throttled.replicas", "0:1,1:2"),
+        ("remote.storage.enable", "false"),
+        ("cleanup.policy", ""),
+    ],
+)
+def test_what_kafka_takes_is_taken(name: str, value: str) -> None:
+    assert parse_configs({name: value}, replicas=1) == {name: value}
+
+
+def test_a_topic_may_have_no_cleanup_policy() -> None:
+    kept = changed(topic(), Alteration("cleanup.policy", AlterOp.SUBTRACT, "delete"))
+    assert configs_of(kept) == {"cleanup.policy": ""}
+    assert described(kept, "cleanup.policy").value == ""
+    assert not kept.settings.expires
+    assert not kept.settings.compacts
+
+
 def test_no_value_at_all_is_refused() -> None:
     assert "config retention.ms has no value" in refusal({"retention.ms": None})
 
 
 def test_more_replicas_in_sync_than_there_are_is_refused() -> None:
     assert "the topic has 2 replicas" in refusal({"min.insync.replicas": "3"}, replicas=2)
-    assert parse_configs({"min.insync.replicas": "2"}, replicas=2, limits=LIMITS) == {"min.insync.replicas": "2"}
+    assert parse_configs({"min.insync.replicas": "2"}, replicas=2) == {"min.insync.replicas": "2"}
 
 
 def test_a_shortest_lag_above_the_longest_is_refused() -> None:
@@ -252,19 +283,18 @@ def test_what_no_name_is_can_be_deleted() -> None:
         (Alteration("retention.ms", AlterOp.SET, None), "has no value"),
         (Alteration("retention.ms", 4, "1"), "operation 4"),
         (Alteration("retention.hours", AlterOp.SET, "1"), "there is no topic config"),
-        (Alteration("cleanup.policy", AlterOp.SUBTRACT, "delete"), "is empty"),
         (Alteration("min.insync.replicas", AlterOp.SET, "2"), "has 1 replicas"),
     ],
 )
 def test_a_bad_step_is_refused(step: Alteration, rule: str) -> None:
     with pytest.raises(InvalidConfig, match=rule):
-        altered_configs(topic(), [step], LIMITS)
+        altered_configs(topic(), [step])
 
 
 def test_two_steps_for_one_config_are_refused() -> None:
     step = Alteration("retention.ms", AlterOp.SET, "1")
     with pytest.raises(InvalidConfig, match="changed twice"):
-        altered_configs(topic(), [step, step], LIMITS)
+        altered_configs(topic(), [step, step])
 
 
 def test_texts_that_other_tools_have_set_are_left_alone() -> None:
@@ -289,7 +319,7 @@ def test_texts_that_other_tools_have_set_are_left_alone() -> None:
 )
 @example({"retention.ms": "4503599627370471"}, 1)
 def test_what_is_set_is_what_is_told(given: dict[str, str], partitions: int) -> None:
-    parsed = parse_configs(given, replicas=1, limits=LIMITS)
+    parsed = parse_configs(given, replicas=1)
     spec = spec_of(NAME, partitions=partitions, replicas=1, configs=parsed)
     made = new_topic(spec, uid=7, now_us=0, placement=[("b-1",)] * partitions).topic
     assert configs_of(made) == configs_of(spec) == dict(sorted(given.items()))

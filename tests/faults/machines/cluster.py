@@ -213,7 +213,8 @@ class Cluster:
         if node.process is not None and node.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 node.process.send_signal(number)
-            node.is_frozen = number == signal.SIGSTOP
+            if number in (signal.SIGSTOP, signal.SIGCONT):  # SIGTERM waits until a frozen process continues
+                node.is_frozen = number == signal.SIGSTOP
 
     # --- the cluster as etcd has it -----------------------------------------------------------------------------------
 

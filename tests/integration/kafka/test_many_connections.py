@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.runtime.open_files import PART
 from tests.integration.kafka.idle import idle
 from tests.integration.kafka.members import until
 from tests.integration.kafka.records import TIMEOUT_S
@@ -27,10 +28,10 @@ DEADLINE_MS = 10_000
 
 
 def connections_max() -> int:
-    """As many as are configured, and half of what a broker on this machine may open."""
+    """Return the configured maximum, or a quarter of the files that a broker may open here if that is less."""
     _, files_max = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = BrokerConfig().kafka_connections_max
-    return wanted if files_max == resource.RLIM_INFINITY else min(wanted, files_max // 2)
+    return wanted if files_max == resource.RLIM_INFINITY else min(wanted, files_max // PART)
 
 
 def test_as_many_idle_connections_as_may_be_are_nobodys_business(tmp_path: Path) -> None:

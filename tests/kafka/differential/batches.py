@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from google_crc32c import value as crc32c
 
+from tests.support.kafka_batches import varint
+
 NO_PRODUCER = (-1, -1, -1)
+HEADER_BYTES = 61
 Header = tuple[str, bytes | None]
 
 
@@ -63,3 +66,16 @@ def with_wrong_crc(data: bytes) -> bytes:
 def with_length(data: bytes, length: int) -> bytes:
     """So long, as it says."""
     return with_bytes(data, 8, ">i", length, mends_crc=False)
+
+
+def with_body(data: bytes, body: bytes, codec: int = 0) -> bytes:
+    """A batch with other records, packed by a codec."""
+    made = with_length(data[:HEADER_BYTES] + body, HEADER_BYTES - 12 + len(body))
+    return with_attributes(made, codec)
+
+
+def record(names: Sequence[bytes | None]) -> bytes:
+    """The one record of a batch, with the key k, the value v, and headers of these names."""
+    headers = b"".join(varint(-1 if name is None else len(name)) + (name or b"") + varint(0) for name in names)
+    body = b"\0\0\0" + varint(1) + b"k" + varint(1) + b"v" + varint(len(names)) + headers
+    return varint(len(body)) + body

@@ -13,31 +13,29 @@ DELIBERATE = (
     # Topics
     Rule("create", "min.insync.replicas=2: topics.*.error_code", "with one replica nothing could ever be produced with "
          "acks=all: Kafka takes it and refuses every batch"),
-    Rule("create", "remote.storage.enable=true: topics.*.error_code", "SeaweedMQ always tiers: there is nothing that "
-         "the broker would have to be set up for"),
     Rule("create", "a config twice: *", "Kafka silently takes the last: a request that contradicts itself is refused"),
-    Rule("create", "with a name that collided: topics.*.error_code", "Kafka's metrics can not tell . from _ in names: "
-         "SeaweedMQ's can"),
     Rule("metadata", "neither: *", "Kafka fails on it (-1): it is refused as INVALID_REQUEST"),
     # Configs
-    Rule("*", "*: *.configs.retention.ms.*", "topics keep their records for ever unless something else is asked for, "
+    Rule("*", "*: *.configs.retention.ms.*", "topics keep their records without a limit unless one is set, "
          "and what holds then is shown; Kafka's default is 7 days, by a broker config in hours"),
     Rule("*", "*: *.configs.segment.*", "log files roll at 128 MiB and 10 minutes, and true values are shown"),
     Rule("*", "*: *.configs.local.retention.ms.*", "log files stay 10 minutes once they are in tables"),
     Rule("*", "*: *.configs.min.insync.replicas.config_source", "Kafka 4.1 sets it for the cluster, by a feature of "
          "KRaft: here it is the default"),
     Rule("*", "*: *.configs.seaweedmq.*", "SeaweedMQ's own"),
-    Rule("describe-configs", "some of the broker: *.log.retention.ms.value", "for ever, see retention.ms; Kafka's is "
+    Rule("describe-configs", "some of the broker: *.log.retention.ms.value", "no limit, see retention.ms; Kafka's is "
          "set in hours, so that this name has no value"),
     Rule("describe-configs", "some of the broker: *.read_only", "brokers' settings are in their files"),
     Rule("describe-configs", "some of the broker: *.num.partitions.config_source", "set for the recording"),
     Rule("alter-configs", "an unknown operation: *.error_code", "Kafka fails on it (-1)"),
     Rule("alter-configs", "more replicas in sync than there are: *.error_code", "see create: min.insync.replicas=2"),
     # Produce
-    Rule("*", "*: responses.*.partition_responses.*.log_start_offset", "-1, not known: where the log begins is a "
-         "matter of files, of which Produce does not ask, and no client reads it"),
-    Rule("*", "*: responses.*.partition_responses.*.record_errors", "a batch is refused whole, and error_message names "
-         "the first record that is at fault"),
+    *(
+        Rule(scene, "*: responses.*.partition_responses.*.log_start_offset", "with some rejected batches Kafka says "
+             "it, and no client reads it: -1")
+        for scene in ("refused", "sequences", "formats", "behind")
+    ),
+    Rule("formats", "lz4 of *: *.error_code", "Kafka fails on it (-1): INVALID_RECORD"),
     Rule("refused", "a length *: *.error_code", "INVALID_RECORD, as for a length that is too large: the client did not "
          "send one batch, and to send it again would not help"),
     Rule("refused", "bytes behind it: *", "Kafka drops bytes behind a batch: they are refused"),
@@ -49,15 +47,15 @@ DELIBERATE = (
          "id that it did not name: INVALID_TXN_STATE, as for one that it may have"),
     Rule("refused", "with the time of arrival: *", "Kafka takes the time of its creation for one that is said to be "
          "the broker's: such a batch is refused with INVALID_TIMESTAMP"),
-    Rule("refused", "a producer with no epoch: *", "Kafka keeps half of an identity, which it can not use: refused"),
+    Rule("refused", "a producer with no epoch: *", "Kafka keeps half of an identity, which it cannot use: refused"),
     Rule("refused", "producer -2: *", "Kafka keeps an id that is none: refused"),
     Rule("refused", "one partition twice: *", "Kafka drops one of the two batches and says nothing of it: both are "
          "taken, in order, and both are answered"),
     Rule("refused", "in version ?: *", "Kafka 4 advertises these versions for librdkafka's sake and hangs up: the "
-         "client is told UNSUPPORTED_VERSION"),
+         "answer is UNSUPPORTED_VERSION"),
     Rule("refused", "what is in 20: *", "see: bytes behind it"),
     Rule("refused", "what is in 27: *", "see: with the time of arrival"),
-    Rule("refused", "what is in 30: *.max_timestamp", "batches are kept as they were sent, of times before 1970, too"),
+    Rule("refused", "what is in 30: *.max_timestamp", "batches are kept as they were sent, also of times before 1970"),
     Rule("refused", "what is in 35: *", "see: a producer with no epoch"),
     Rule("refused", "what is in 37: *", "see: producer -2"),
     Rule("refused", "what is in 47: *", "see: one partition twice"),
@@ -73,9 +71,9 @@ DELIBERATE = (
     Rule("limits", "-1 bytes *", "Kafka fails on it (-1): as 0"),
     Rule("limits", "a batch and a half*: *.records", "Kafka sends the half, which clients throw away: it is not sent"),
     # Offsets
-    Rule("deletions", "the highest time of nothing: *", "Kafka tells of a record that is deleted: there is none"),
+    Rule("deletions", "the highest time of nothing: *", "Kafka names a deleted record: there is none"),
     # Groups
-    Rule("commits", "delete of no group: topics*", "the error is the whole reply's, and of each partition, too"),
+    Rule("commits", "delete of no group: topics*", "the error is the whole reply's, and also of each partition"),
     Rule("commits", "the group without offsets: *.group_state", "Kafka forgets a group without members and offsets "
          "some minutes later: it is forgotten at once"),
 )  # fmt: skip

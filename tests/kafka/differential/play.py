@@ -81,6 +81,21 @@ class Play:
         self.answers[note] = CLOSED if await one.is_closed() else "<answered>"
         del self._connections[on]
 
+    async def send(self, note: str, data: bytes, api: API, version: int, *, ends: bool = False) -> None:
+        """Send bytes that are answered like a request, and keep the answer. ``ends``: and end this half."""
+        one = await self._connection("bytes")
+        one.say(data)
+        if ends:
+            one.writer.write_eof()
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                _, reply = await one.hear(api, version)
+            self.answers[note] = said(api, version, reply, self.names)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            self.answers[note] = CLOSED
+        del self._connections["bytes"]
+        await one.close()
+
     async def closed(self, note: str) -> None:
         """Keep whether the broker hangs up."""
         self.answers[note] = CLOSED if await (await self._connection("")).is_closed() else "<answered>"
@@ -131,6 +146,11 @@ class Play:
                 if not any(part.error_code for part in reply.topics[0].partitions):
                     return
                 await asyncio.sleep(AGAIN_S)
+
+    async def hang_up(self, on: str = "") -> None:
+        """End a connection, with all requests that are in flight on it."""
+        if on in self._connections:
+            await self._connections.pop(on).close()
 
     async def _connection(self, name: str) -> Script:
         if name not in self._connections:

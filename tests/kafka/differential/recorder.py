@@ -4,6 +4,7 @@ import asyncio
 import json
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.contest.kafka.server import KafkaServer
@@ -24,23 +25,23 @@ class OneKafka(KafkaServer):
             config.writelines(f"{name}={value}\n" for name, value in AS_OURS.items())
 
 
-def record() -> None:
-    """Write the answers to every scene."""
+def record(titles: Sequence[str] = ()) -> None:
+    """Write the answers to these scenes, or to every one."""
     print(OneKafka.equip())
     with tempfile.TemporaryDirectory() as folder:
         kafka = OneKafka(Path(folder), fsync=False)
         kafka.prepare()
         kafka.start()
         try:
-            asyncio.run(_record(int(kafka.address.rpartition(":")[2])))
+            asyncio.run(_record(int(kafka.address.rpartition(":")[2]), titles or tuple(SCENES)))
         finally:
             kafka.stop()
 
 
-async def _record(port: int) -> None:
+async def _record(port: int, titles: Sequence[str]) -> None:
     node_id = await awaited(port)
     ANSWERS.mkdir(exist_ok=True)
-    for title in SCENES:
+    for title in titles:
         said = await answers(port, node_id, title, time.time_ns() // 1_000_000)
         path = ANSWERS / f"{title}.json"
         path.write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n")

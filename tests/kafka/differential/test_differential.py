@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.cluster import free_port
+from seaweedmq.runtime.free_ports import free_ports
 from tests.kafka.differential.comparison import differences
 from tests.kafka.differential.deliberate import DELIBERATE
 from tests.kafka.differential.play import awaited
@@ -27,9 +27,9 @@ pytestmark = pytest.mark.integration
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
     """Port and node id of one broker."""
-    folder, port = tmp_path_factory.mktemp("differential"), free_port()
+    folder, port = tmp_path_factory.mktemp("differential"), free_ports(1)
     command = [sys.executable, "-m", "seaweedmq.cli.main", "up", "--brokers", "1", "--data", str(folder / "data")]
-    command += ["--port", str(free_port()), "--kafka-port", str(port)]
+    command += ["--port", "0", "--kafka-port", str(port)]
     with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
             yield port, asyncio.run(awaited(port))

@@ -49,8 +49,7 @@ def test_a_request_that_is_cut_off_anywhere_is_refused(api: API, version: int) -
     for end in range(min(len(data), 300)):
         with pytest.raises(Malformed):
             decode(REQUESTS[api], version, memoryview(data)[:end])
-    with pytest.raises(Malformed):
-        decode(REQUESTS[api], version, memoryview(data + b"\0"))
+    decode(REQUESTS[api], version, memoryview(data + b"\0"))  # what is behind a message is ignored
 
 
 @pytest.mark.parametrize("version", [9, 12, 13])
@@ -59,5 +58,3 @@ def test_librdkafkas_request_for_all_topics_is_read(version: int, allow_creation
     flags = [allow_creation, 0] if version > 10 else [allow_creation, 0, 0]
     sent = bytes([0, 0, 0, 0, *flags, 0])
     assert decode(REQUESTS[API.METADATA], version, memoryview(sent)).topics is None
-    with pytest.raises(Malformed):
-        decode(REQUESTS[API.METADATA], version, memoryview(sent + b"\0\0\0"))

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import gc
 import logging
-import resource
 import struct
 from collections.abc import Awaitable
 from typing import Any
@@ -374,7 +373,7 @@ async def test_of_all_connections_only_so_many_bytes_are_read() -> None:
 
     handlers = {API.PRODUCE: waits, API.HEARTBEAT: beat}
     async with (
-        listening(handlers, in_flight_bytes_max=250_000) as (server, port),
+        listening(handlers, in_flight_bytes_max=400_000) as (server, port),
         script(port) as one,
         script(port) as two,
         script(port) as three,
@@ -385,7 +384,7 @@ async def test_of_all_connections_only_so_many_bytes_are_read() -> None:
         await until(lambda: len(began) >= 2)
         await asyncio.sleep(0.05)
         assert len(began) == 2
-        assert server.in_flight.taken_bytes < 250_000
+        assert server.in_flight.taken_bytes < 400_000
         for gate in gates:
             gate.set()
         for client, numbers in ((one, (0, 1)), (two, (2, 3)), (three, (4, 5))):
@@ -442,7 +441,7 @@ async def test_half_a_request_and_silence_ends_the_connection(caplog: pytest.Log
             async with script(port) as client:
                 client.say(half)
                 assert await client.is_closed()
-    assert caplog.text.count("not there whole in time") == 2
+    assert caplog.text.count("nothing came of a request") == 2
 
 
 async def test_an_idle_connection_is_closed_and_one_that_waits_for_an_answer_is_not() -> None:
@@ -503,6 +502,69 @@ async def test_a_slow_reader_is_waited_for() -> None:
             await asyncio.sleep(0.08)
 
 
+@pytest.mark.parametrize("count", [1, 5])
+async def test_what_was_asked_before_the_client_ended_its_half_is_answered(count: int) -> None:
+    async def slow(request: Request) -> Reply:
+        await asyncio.sleep(0.05)
+        return HeartbeatResponse(error_code=0)
+
+    async with listening({API.HEARTBEAT: slow}) as (server, port), script(port) as client:
+        for number in range(count):
+            client.ask(number, API.HEARTBEAT, 4, heartbeat())
+        client.say(framed(9, API.HEARTBEAT, 4, heartbeat())[:-1])
+        client.writer.write_eof()
+        for number in range(count):
+            assert (await client.hear(API.HEARTBEAT, 4))[0] == number
+        assert await client.is_closed()
+        await until(lambda: server.in_flight.taken_bytes == 0)
+
+
+async def test_a_request_that_waits_is_not_waited_for_when_the_client_ended_its_half() -> None:
+    async def waits(request: Request) -> Reply:
+        while not request.holds_up:
+            await request.line.grown.wait()
+        return FetchResponse(error_code=0, responses=[])
+
+    async with listening({API.FETCH: waits}) as (_, port), script(port) as client:
+        client.ask(1, API.FETCH, 12, fetch())
+        client.writer.write_eof()
+        assert (await client.hear(API.FETCH, 12))[0] == 1
+        assert await client.is_closed()
+
+
+async def test_a_client_that_ended_its_half_is_closed_within_seconds() -> None:
+    async def never(request: Request) -> Reply:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with listening({API.JOIN_GROUP: never}) as (server, port), script(port) as client:
+        join = JoinGroupRequest(version=5, group_id="g", session_timeout_ms=1, rebalance_timeout_ms=1, protocols=[])
+        client.ask(1, API.JOIN_GROUP, 5, join)
+        client.writer.write_eof()
+        assert await client.is_closed()
+        await until(lambda: server.requests == 0)
+
+
+async def test_bytes_behind_a_message_are_ignored() -> None:
+    """kafka-go sends DescribeAcls with one, librdkafka Metadata with three."""
+    async with listening({API.METADATA: nothing_known}) as (_, port), script(port) as client:
+        client.say(struct.pack(">ihhihi", 18, API.METADATA, 1, 1, -1, 0) + b"more")
+        assert (await client.hear(API.METADATA, 1))[0] == 1
+
+
+async def test_text_that_is_not_utf_8_is_read_with_replacement_characters() -> None:
+    seen = []
+
+    async def note(request: Request) -> Reply:
+        seen.append((request.client_id, request.body.topics[0].name))
+        return MetadataResponse(brokers=[], topics=[])
+
+    async with listening({API.METADATA: note}) as (_, port), script(port) as client:
+        client.say(struct.pack(">ihhih3s", 21, API.METADATA, 1, 1, 3, b"f\xe9e") + b"\0\0\0\1\0\2\xff\xfe")
+        assert (await client.hear(API.METADATA, 1))[0] == 1
+    assert seen == [("f\ufffde", "\ufffd\ufffd")]
+
+
 @pytest.mark.parametrize(
     ("garbage", "why"),
     [
@@ -522,8 +584,6 @@ async def test_a_slow_reader_is_waited_for() -> None:
         (struct.pack(">ihhih", 16, API.METADATA, 9, 1, -1) + b"\0\xff\xff\xff\xff\x07", "elements in"),
         (struct.pack(">ihhih", 17, API.METADATA, 9, 1, -1) + b"\0\xff\xff\xff\xff\xff\x01", "longer than 5 bytes"),
         (struct.pack(">ihhih", 15, API.METADATA, 9, 1, -1) + b"\xff\xff\xff\xff\x07", "tagged fields"),
-        (struct.pack(">ihhih", 12, API.LIST_GROUPS, 0, 1, 1) + b"\xff\0", "client id that is not UTF-8"),
-        (struct.pack(">ihhih", 12, API.LIST_GROUPS, 0, 1, -1) + b"xx", "2 bytes follow the message"),
     ],
 )
 async def test_garbage_ends_its_connection_with_one_line_and_harms_nobody(
@@ -575,22 +635,6 @@ async def test_connections_beyond_the_limit_are_refused(caplog: pytest.LogCaptur
             again.ask(1, API.HEARTBEAT, 4, heartbeat())
             assert (await again.hear(API.HEARTBEAT, 4))[0] == 1
     assert caplog.text.count("are refused") == 1
-
-
-async def test_connections_leave_files_for_the_rest_of_the_broker(caplog: pytest.LogCaptureFixture) -> None:
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-    async with contextlib.AsyncExitStack() as stack:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (200, limit[1]))
-        try:
-            server, port = await stack.enter_async_context(listening({API.HEARTBEAT: beat}))
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limit)
-        assert "100 Kafka connections are taken, not kafka_connections_max = 10000" in caplog.text
-        for _ in range(100):
-            await stack.enter_async_context(script(port))
-        await until(lambda: server.connections == 100)
-        refused = await stack.enter_async_context(script(port))
-        assert await refused.is_closed()
 
 
 async def test_what_a_connection_held_is_free_when_it_is_gone_and_not_when_garbage_is_collected() -> None:

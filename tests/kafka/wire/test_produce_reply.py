@@ -19,6 +19,8 @@ PARTITIONS = st.builds(
     error_code=st.integers(-1, 120),
     base_offset=I64,
     log_append_time_ms=st.integers(-1, 2**41),
+    log_start_offset=I64,
+    record_errors=st.lists(st.tuples(st.integers(0, 2**31 - 1), st.text(max_size=200)), max_size=3),
     error_message=st.none() | st.text(max_size=200),
     leader_id=st.integers(-1, 5),
     leader_epoch=st.integers(-1, 5),
@@ -45,8 +47,13 @@ def by_kafka_python(version: int, topics: list[ProducedTopic], endpoints: list[E
                 error_code=one.error_code,
                 base_offset=one.base_offset,
                 log_append_time_ms=one.log_append_time_ms,
-                log_start_offset=-1,
-                record_errors=[],
+                log_start_offset=one.log_start_offset,
+                record_errors=[
+                    of_partition.BatchIndexAndErrorMessage(
+                        version=version, batch_index=number, batch_index_error_message=why
+                    )
+                    for number, why in (one.record_errors if version >= 8 else ())
+                ],
                 error_message=one.error_message,
             )
             if version >= 10 and (one.leader_id >= 0 or one.leader_epoch >= 0):

@@ -15,6 +15,8 @@ from seaweedmq.kafka.rooms import Rooms
 from seaweedmq.kafka.server import KafkaServer
 from seaweedmq.kafka.wire.connection import Connection
 from seaweedmq.model.config import KIB, BrokerConfig
+from seaweedmq.ports import loop_s
+from seaweedmq.runtime.turns import Turns
 from tests.sim.machines.network import Answer
 
 KAFKA_PORT = 9092
@@ -31,7 +33,8 @@ class KafkaDoor:
     """Served at ``kafka_address`` from when the broker is in the cluster until it has left."""
 
     def __init__(self, rooms: Rooms, config: BrokerConfig, in_flight_bytes_max: int) -> None:
-        self._server = KafkaServer(handlers_of(rooms.all), config, in_flight_bytes_max)
+        turns = Turns(loop_s)  # on virtual time no turn is ever over
+        self._server = KafkaServer(handlers_of(rooms.all), config, in_flight_bytes_max, turns)
         self._numbers = itertools.count(1)
 
     async def kafka(self, requests: AsyncIterator[bytes]) -> AsyncGenerator[Answer, None]:

@@ -15,7 +15,7 @@ from seaweedmq.model.claims import ClaimKind
 from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import BlockingInput
+from seaweedmq.ports import BlockingInput, StorageSpace
 from seaweedmq.storage.store.memory import MemoryFile, MemoryLogReader, MemoryLogWriter, MemorySegmentStore, StorageOp
 from tests.sim.machines.loop import OWNER
 from tests.sim.machines.network import machine_of
@@ -176,6 +176,9 @@ class SimStore:
 
     async def now_us(self) -> int:
         return await self._inner.now_us()
+
+    async def space(self) -> StorageSpace | None:
+        return await self._inner.space()
 
     async def create_log(
         self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes

@@ -188,14 +188,21 @@ class GroupOffsetsNeverFall:
 
 
 class Recovered:
-    """A recovered etcd has every topic that was lost, its segments as they were sealed, and no position further back.
+    """A recovered etcd has every topic that was lost, its segments as they were sealed, and no position before one that
+    was acknowledged.
 
     Not judged: topics and segments whose creation or seal the storage had no record of.
     """
 
-    def __init__(self, documented: Set[SegmentId]) -> None:
-        """``documented``: segments that documents in the storage had as sealed when etcd was lost."""
+    def __init__(self, documented: Set[SegmentId], acknowledged: Mapping[str, int]) -> None:
+        """Judge one recovery.
+
+        Args:
+            documented: segments that documents in the storage had as sealed when etcd was lost.
+            acknowledged: key of a group's offset -> the offset of its last acknowledged commit.
+        """
         self._documented = documented
+        self._acknowledged = acknowledged
 
     def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
         for name, topic in before.topics.items():
@@ -206,7 +213,11 @@ class Recovered:
             if found.partitions != topic.partitions or found.retention_s != topic.retention_s:
                 yield f"{name}: settings differ: {found} instead of {topic}"
             yield from self._segments(before.segments.get(name, {}), now.segments.get(name, {}))
-        yield from GroupOffsetsNeverFall().check(before, now, changes)
+        for key, offset in before.committed.items():
+            name, _, number = keys.parse_offset_key(key)
+            least = min(offset, self._acknowledged.get(key, -1))
+            if number in now.segments.get(name, {}) and now.committed.get(key, -1) < least:
+                yield f"{key} fell from {least} to {now.committed.get(key)}"
 
     def _segments(self, before: Mapping[int, Segment], now: Mapping[int, Segment]) -> Iterator[str]:
         for number, segment in before.items():
@@ -233,6 +244,8 @@ class ClusterHistory:
         """State at the moment at which etcd was lost or restored, until it is recovered: no revision is judged then."""
         self.recoveries = 0
         """Number of recoveries of etcd from the storage."""
+        self.acknowledged: dict[str, int] = {}
+        """Key of a group's offset -> the offset of its last acknowledged commit."""
         self._documented: frozenset[SegmentId] = frozenset()
         """Segments that documents in the storage had as sealed at that moment."""
         self.on_sealed: Callable[[Segment, int], None] = lambda segment, epoch_before: None
@@ -263,7 +276,9 @@ class ClusterHistory:
         assert self.lost is not None
         before, self.lost = self.lost, None
         self.recoveries += 1
-        for sentence in Recovered(self._documented).check(before, self.state, Changes(self.state.revision, (), ())):
+        for sentence in Recovered(self._documented, self.acknowledged).check(
+            before, self.state, Changes(self.state.revision, (), ())
+        ):
             self.violations.append(Violation(Recovered.__name__, sentence))
 
     def on_change(self, changes: Changes) -> None:

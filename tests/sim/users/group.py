@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from seaweedmq.client.subscribe.messages import Message
+from seaweedmq.codec import keys
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.group_record import GroupRecord
 from seaweedmq.model.group_record import Owner as Ownership
@@ -144,8 +145,10 @@ class Group:
         """When each life was given something last."""
         self._out: set[str] = set()
         """Lives that the group has gone on without, and that have not joined again."""
-        self._under_way: dict[str, dict[int, dict[int, tuple[int, int]]]] = {}
-        """Life -> number of the commit -> segment -> its generation, and the owner's generation when it was sent."""
+        self._under_way: dict[str, dict[int, dict[int, tuple[int, int, int]]]] = {}
+        """Life -> number of the commit -> segment -> its generation, the owner's generation when it was sent, and the
+        offset.
+        """
         self._violations: list[Violation] = []
         world.network.tap = self.on_message
         world.cluster.on_group = self.on_record
@@ -201,13 +204,16 @@ class Group:
         elif isinstance(message, GroupCommit):
             owners = self._world.cluster.state.owners(self.topic, GROUP)
             commits[message.number] = {
-                p.segment: (p.generation, owners[p.segment].generation)
+                p.segment: (p.generation, owners[p.segment].generation, p.offset)
                 for p in message.positions
                 if p.segment in owners
             }
         elif isinstance(message, GroupCommitted):
-            for segment, (generation, current) in commits.pop(message.number, {}).items():
-                if generation < current and segment not in message.refused:
+            for segment, (generation, current, offset) in commits.pop(message.number, {}).items():
+                if segment in message.refused:
+                    continue
+                self._world.cluster.acknowledged[keys.offset_key(self.topic, GROUP, segment)] = offset
+                if generation < current:
                     self._violations.append(
                         Violation(
                             "zombie",

@@ -311,3 +311,14 @@ async def test_a_fence_is_seen_by_a_mount_that_remembers_what_was_missing(
     assert await ours.is_fenced(NAME, 7, 0)
     await ours.close()
     await theirs.close()
+
+
+async def test_the_free_space_is_that_of_the_file_system(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    try:
+        space = await store.space()
+    finally:
+        await store.close()
+    assert space is not None
+    usage = shutil.disk_usage(tmp_path)
+    assert (space.free_bytes, space.total_bytes) == pytest.approx((usage.free, usage.total), rel=0.1)

@@ -199,6 +199,7 @@ TYPES: dict[str, tuple[pa.DataType, str | dict[str, object], list[object]]] = {
     ),
 }
 POLARS_REFUSES = frozenset({"uint64", "fixed list"})
+ALIKE = pa.struct([("id", pa.int64()), ("ID", pa.int64())])
 LEFT_OUT = {
     "half": (pa.float16(), "halffloat: Delta has no such type"),
     "time": (pa.time64("us"), "time64[us]: Delta has no such type"),
@@ -208,6 +209,9 @@ LEFT_OUT = {
     "decimal of 76 digits": (pa.decimal256(76, 2), "decimal256(76, 2): Delta's decimals have 38 digits"),
     "list of times": (pa.list_(pa.time64("us")), "time64[us]: Delta has no such type"),
     "struct with one": (pa.struct([("d", pa.duration("us"))]), "duration[us]: Delta has no such type"),
+    "names by case": (ALIKE, f"{ALIKE}: to Delta the fields 'id' and 'ID' have one name"),
+    "names in a list": (pa.list_(ALIKE), f"{ALIKE}: to Delta the fields 'id' and 'ID' have one name"),
+    "names in a map": (pa.map_("string", ALIKE), f"{ALIKE}: to Delta the fields 'id' and 'ID' have one name"),
 }
 
 

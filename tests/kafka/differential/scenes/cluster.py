@@ -35,6 +35,28 @@ async def versions(play: Play) -> None:
     await play.say("produced by an old version", head(API.FETCH, 3, bytes(20)))
 
 
+async def octets(play: Play) -> None:
+    """Bytes that no encoder of a client makes, and that are answered."""
+
+    def request(api: int, version: int, body: bytes = b"", client: bytes = b"diff") -> bytes:
+        data = struct.pack(">hhih", api, version, 7, len(client)) + client + body
+        return struct.pack(">i", len(data)) + data
+
+    async def send(note: str, api: API, version: int, *body: bytes, ends: bool = False) -> None:
+        await play.send(note, request(api, version, *body), api, version, ends=ends)
+
+    one = struct.pack(">i", 1)
+    await send("bytes behind no topics", API.METADATA, 1, struct.pack(">i", 0) + b"more")
+    await send("bytes behind a name", API.METADATA, 1, one + struct.pack(">h", 3) + b"a/b" + bytes(300))
+    anything = b"\0\1\0\3\0\0\1\1\0"
+    await send("a tag buffer too many", API.DESCRIBE_ACLS, 3, anything + b"\0")
+    await send("a topic that is not UTF-8", API.METADATA, 1, one + struct.pack(">h", 2) + b"\xff\xfe")
+    await send("a client that is not UTF-8", API.METADATA, 1, struct.pack(">i", 0), b"caf\xe9")
+    await send("before the end", API.METADATA, 1, struct.pack(">i", 0), ends=True)
+    too_long = b"\x81\x80\x02" + b"g" * 0x8000
+    await play.say("a compact string that is too long", request(API.DESCRIBE_GROUPS, 5, b"\0\2" + too_long + b"\0\0"))
+
+
 async def coordinators(play: Play) -> None:
     """FindCoordinator."""
     for version in (0, 1, 2, 3):
@@ -117,6 +139,7 @@ async def folders(play: Play) -> None:
 
 SCENES = {
     "versions": versions,
+    "octets": octets,
     "coordinators": coordinators,
     "administration": administration,
     "folders": folders,

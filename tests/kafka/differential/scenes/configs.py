@@ -69,6 +69,8 @@ async def alter(play: Play) -> None:
     await change("append what is in it", ("cleanup.policy", APPEND, "compact"))
     await change("subtract", ("cleanup.policy", SUBTRACT, "delete"))
     await seen("was subtracted", "cleanup.policy", "compact".__eq__)
+    await change("subtract the last", ("cleanup.policy", SUBTRACT, "compact"))
+    await seen("nothing is left", "cleanup.policy", "".__eq__)
     await change("delete", ("retention.ms", DELETE, None))
     await seen("was deleted", "retention.ms", "2000".__ne__)
     await change("delete what is not set", ("segment.ms", DELETE, None))

@@ -8,11 +8,13 @@ from tests.kafka.differential import batches
 from tests.kafka.differential.batches import batch
 from tests.kafka.differential.play import Play
 from tests.kafka.differential.scenes.reading import wanted
+from tests.support.kafka_batches import lz4_frame
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 ALL, LEADER, NOBODY = -1, 1, 0
 REFUSALS = 48
 """Partitions: one for each batch that may be refused."""
+FORMATS = 16
 
 
 def sent(*parts: tuple[str, int, bytes | None]) -> list[dict[str, Any]]:
@@ -136,6 +138,81 @@ async def refused(play: Play) -> None:
         await play.ask(f"what is in {note}", API.FETCH, 12, **wanted((topic, 0, 0)))
 
 
+async def formats(play: Play) -> None:
+    """Codecs of batches, headers of records, and records that are at fault."""
+    one = await play.topic("one", FORMATS)
+    free = itertools.count()
+    time_ms = play.t0_ms
+    values = [b"%d" % number * 700 for number in range(200)]
+    plain = batch(*values, time_ms=time_ms)
+    body = plain[batches.HEADER_BYTES :]
+
+    async def ask(note: str, records: bytes, topic: str = one, version: int = 9, **more: Any) -> None:
+        index = next(free) if topic == one else 0
+        await play.ask(note, API.PRODUCE, version, **produce((topic, index, records), **more))
+
+    frame = lz4_frame(body)
+    for note, packed in (
+        ("independent blocks", frame),
+        ("a checksum of the content", lz4_frame(body, content_checksum=True)),
+        ("linked blocks", lz4_frame(body, linked=True)),
+        ("two frames", lz4_frame(body[:1000]) + lz4_frame(body[1000:])),
+        ("no end mark", frame[:-4]),
+        ("a dictionary", frame[:4] + bytes([frame[4] | 1]) + frame[5:]),
+    ):
+        await ask(f"lz4 of {note}", batches.with_body(plain, packed, LZ4))
+    await ask("no time for replicas", batch(b"a", time_ms=time_ms), timeout_ms=0)
+    await ask("no time for replicas, packed", batch(*values, time_ms=time_ms, codec=GZIP), timeout_ms=0)
+    late = batch(b"a", time_ms=time_ms + 4 * 3600 * 1000)
+    for version in (7, 8, 9, 12):
+        await ask(f"a time to come in version {version}", late, version=version)
+    compact = await play.topic("compact", cleanup_policy="compact")
+    keys = [b"k", None, b"k", None]
+    await ask("two of four without a key", batch(b"a", b"b", b"c", b"d", time_ms=time_ms, keys=keys), compact)
+    both = batch(b"a", b"b", time_ms=time_ms + 4 * 3600 * 1000, keys=keys[:2])
+    await ask("without a key, and late", both, compact)
+    for index in range(next(free)):
+        await play.ask(f"what is in {index}", API.FETCH, 12, **wanted((one, index, 0)))
+    unread = await play.topic("unread")
+    for note, names in (
+        ("of Latin-1", ["Größe".encode("latin-1")]),
+        ("of bytes", [b"\x80\x81"]),
+        ("of nothing", [b""]),
+        ("by thousands", [b"n%d" % number for number in range(5_000)]),
+    ):
+        await ask(f"headers {note}", batches.with_body(batch(b"v", time_ms=time_ms), batches.record(names)), unread)
+    await ask(
+        "a header without a name", batches.with_body(batch(b"v", time_ms=time_ms), batches.record([None])), unread
+    )
+
+
+async def behind(play: Play) -> None:
+    """Batches of idempotent producers behind one that was rejected."""
+    given = await play.quietly(API.INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout_ms=1000)
+    small = await play.topic("small", 3, max_message_bytes="300")
+
+    async def ask(note: str, partition: int, sequence: int, size: int, **more: int) -> None:
+        records = batch(
+            bytes(size), time_ms=play.t0_ms + more.get("ahead_ms", 0), producer=(given.producer_id, 0, sequence)
+        )
+        if "crc" in more:
+            records = batches.with_wrong_crc(records)
+        await play.ask(note, API.PRODUCE, 7, **produce((small, partition, records)))
+
+    await ask("a new one that is large", 0, 0, 1_000)
+    await ask("a new one, behind it", 0, 1, 10)
+    await ask("a new one, behind that", 0, 2, 10)
+    await ask("a known one", 1, 0, 10)
+    await ask("a known one that is large", 1, 1, 1_000)
+    await ask("a known one, behind it", 1, 2, 10)
+    await ask("a known one, instead of it", 1, 1, 10)
+    await ask("late", 2, 0, 10, ahead_ms=4 * 3600 * 1000)
+    await ask("damaged", 2, 1, 10, crc=1)
+    await ask("behind both", 2, 2, 10)
+    for partition in range(3):
+        await play.ask(f"what is in {partition}", API.FETCH, 12, **wanted((small, partition, 0)))
+
+
 async def silent_failure(play: Play) -> None:
     """acks=0 to what is not there: the connection ends."""
     records = batch(b"a", time_ms=play.t0_ms)
@@ -203,6 +280,8 @@ async def producer_ids(play: Play) -> None:
 SCENES = {
     "produce": taken,
     "refused": refused,
+    "formats": formats,
+    "behind": behind,
     "silent": silent_failure,
     "sequences": sequences,
     "producer-ids": producer_ids,

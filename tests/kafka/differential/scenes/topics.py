@@ -56,6 +56,25 @@ async def create(play: Play) -> None:
         ("unclean.leader.election.enable", "perhaps"),
         ("flush.messages", "0"),
         ("remote.storage.enable", "true"),
+        ("remote.storage.enable", "false"),
+        ("cleanup.policy", ""),
+        ("max.message.bytes", "50000000"),
+        ("max.message.bytes", "2147483647"),
+        ("max.message.bytes", "2147483648"),
+        ("segment.bytes", "1048575"),
+        ("segment.bytes", "1048576"),
+        ("compression.gzip.level", "0"),
+        ("compression.gzip.level", "-1"),
+        ("compression.gzip.level", "-2"),
+        ("compression.gzip.level", "10"),
+        ("compression.lz4.level", "0"),
+        ("compression.zstd.level", "-131073"),
+        ("leader.replication.throttled.replicas", "x"),
+        ("leader.replication.throttled.replicas", "*"),
+        ("leader.replication.throttled.replicas", "*,0:1"),
+        ("leader.replication.throttled.replicas", ""),
+        ("follower.replication.throttled.replicas", "0:1,1:2"),
+        ("follower.replication.throttled.replicas", "0:1,2"),
     ):
         await ask(
             f"{key}={value}",
@@ -107,6 +126,7 @@ async def delete(play: Play) -> None:
 
     await ask("both name and id", {"name": two, "topic_id": identity})
     await ask("neither", {"name": None, "topic_id": None})
+    await ask("name, and id", {"name": two, "topic_id": None}, {"name": None, "topic_id": identity})
     await ask("an id of nothing", {"name": None, "topic_id": UUID(int=4711)})
     await ask("twice", {"name": two, "topic_id": None}, {"name": two, "topic_id": None})
     await ask("by id", {"name": None, "topic_id": identity})

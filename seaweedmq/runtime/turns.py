@@ -1,0 +1,88 @@
+"""Turns on an event loop: work that takes long gives way to others after each millisecond.
+
+All long work of a loop waits in one queue, and an iteration of the loop continues one piece of it. So many long
+requests delay the short ones no longer than a single one does; they delay each other.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Final, TypeVar
+
+from seaweedmq.runtime.boot_clock import boot_s
+
+T = TypeVar("T")
+
+TURN_S: Final = 0.001
+"""Longest time that work runs before it gives way, if it checks the clock often enough."""
+
+
+class Turns:
+    """The queue of the work that gave way."""
+
+    def __init__(self, clock_s: Callable[[], float] = boot_s) -> None:
+        """``clock_s`` has to advance within an iteration of the loop, unlike uvloop's ``time()``."""
+        self._clock_s = clock_s
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._is_scheduled = False
+
+    def begin(self) -> "Turn":
+        """A turn that begins now."""
+        return Turn(self, self._clock_s)
+
+    def call_next(self, work: Callable[[], None]) -> None:
+        """Call ``work`` in an iteration of the loop that continues nothing else."""
+        self._waiting.append(work)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._continue)
+
+    async def next(self) -> None:
+        """Wait for such an iteration."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.call_next(lambda: None if waiter.done() else waiter.set_result(None))
+        await waiter
+
+    def _continue(self) -> None:
+        work = self._waiting.popleft()
+        self._is_scheduled = bool(self._waiting)
+        if self._is_scheduled:
+            asyncio.get_running_loop().call_soon(self._continue)
+        work()
+
+
+class Turn:
+    """The time that one piece of work has until it gives way."""
+
+    __slots__ = ("_clock_s", "_turns", "_until")
+
+    def __init__(self, turns: Turns, clock_s: Callable[[], float]) -> None:
+        self._turns = turns
+        self._clock_s = clock_s
+        self._until = clock_s() + TURN_S
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the work has to give way."""
+        return self._clock_s() >= self._until
+
+    async def pause(self) -> None:
+        """Give way if the turn is over; the next turn begins then. To be called for each element of a long request."""
+        if self._clock_s() >= self._until:
+            await self._turns.next()
+            self._until = self._clock_s() + TURN_S
+
+
+def endless_turn() -> Turn:
+    """A turn that never ends, for work on virtual time."""
+    return Turns(lambda: 0.0).begin()
+
+
+async def in_turns(steps: Generator[None, None, T], turn: Turn) -> T:
+    """Take all steps and return the result; others run between them."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        await turn.pause()

@@ -1,0 +1,105 @@
+"""Records are refused before the storage is full; reads, groups and deletions continue, and it recovers alone."""
+
+import asyncio
+import logging
+
+import pytest
+
+from seaweedmq.broker.upkeep import storage_space
+from seaweedmq.broker.upkeep.storage_space import PAUSE_S_MAX, PAUSE_S_MIN, SpaceGuard
+from seaweedmq.errors import StorageFailed, StorageFull
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.model.config import MIB
+from seaweedmq.model.topic import TopicName
+from seaweedmq.ports import StorageSpace
+from seaweedmq.storage.store.memory import MemorySegmentStore
+from tests.broker.bed import NAME, Bed, story
+from tests.kafka.doors import batch, doors, records_of
+
+LEAST = 100 * MIB
+GROUPS = TopicName("kafka", "__consumer_offsets")
+ORDERS = TopicName("kafka", "orders")
+
+
+def free(free_bytes: int) -> StorageSpace:
+    return StorageSpace(free_bytes, 1 << 50)
+
+
+def test_records_are_refused_below_the_minimum_and_taken_again_above_it(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    space = SpaceGuard(LEAST, GROUPS)
+    space.check(NAME)
+    space.measured(free(LEAST))
+    space.check(NAME)
+    space.measured(free(LEAST - 1))
+    with pytest.raises(
+        StorageFull, match=r"less than 104,857,600 bytes free.*storage_free_bytes_min.*free space on it"
+    ):
+        space.check(NAME)
+    space.check(GROUPS)
+    space.measured(free(LEAST))
+    with pytest.raises(StorageFull):
+        space.check(NAME)
+    space.measured(free(2 * LEAST))
+    space.check(NAME)
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "records refused",
+        "records accepted again",
+    ]
+
+
+def test_the_closer_to_the_minimum_the_sooner_it_is_measured_again() -> None:
+    space = SpaceGuard(LEAST, GROUPS)
+    assert space.measured(free(LEAST + 1_000_000_000_000)) == PAUSE_S_MAX
+    assert space.measured(free(LEAST + 2_000_000_000)) == 2.0
+    assert space.measured(free(LEAST + 1)) == PAUSE_S_MIN
+    assert space.measured(free(0)) == pytest.approx(0.105, rel=0.01)
+
+
+def test_on_a_small_storage_a_twentieth_stays_free() -> None:
+    space = SpaceGuard(LEAST, GROUPS)
+    space.measured(StorageSpace(6 * MIB, 100 * MIB))
+    space.check(NAME)
+    space.measured(StorageSpace(4 * MIB, 100 * MIB))
+    with pytest.raises(StorageFull, match="less than 5,242,880 bytes free"):
+        space.check(NAME)
+
+
+async def test_a_storage_that_cannot_be_measured_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage_space, "PAUSE_S_MAX", 0.0)
+    answers: list[StorageSpace | StorageFailed | None] = [StorageFailed("it is gone"), None]
+    measured = asyncio.Event()
+
+    class Store(MemorySegmentStore):
+        async def space(self) -> StorageSpace | None:
+            if not answers:
+                measured.set()
+                await asyncio.Event().wait()
+            answer = answers.pop(0)
+            if isinstance(answer, StorageFailed):
+                raise answer
+            return answer
+
+    space = SpaceGuard(LEAST, GROUPS)
+    running = asyncio.create_task(space.run(Store(wall_us=lambda: 0)))
+    async with asyncio.timeout(20):
+        await measured.wait()
+    space.check(NAME)
+    running.cancel()
+
+
+@story
+async def test_kafka_producers_get_kafka_s_code_and_consumers_continue(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await bed.topic(door.host, ORDERS, partitions=1)
+    await bed.until(lambda: door.host.inspect.view.open_of(ORDERS))
+    assert (await door.produce("orders", 0, batch(b"before"))).error_code == Code.NONE
+    space = door.host.broker.storage_space
+    space.measured(free(0))
+    refused = await door.produce("orders", 0, batch(b"refused"))
+    assert refused.error_code == Code.KAFKA_STORAGE_ERROR
+    assert "storage_free_bytes_min" in refused.error_message
+    found = await door.fetch("orders", 0, 0)
+    assert [value for _, _, value in records_of(found.records)] == [b"before"]
+    space.measured(free(1 << 40))
+    assert (await door.produce("orders", 0, batch(b"after"))).error_code == Code.NONE

@@ -1,0 +1,43 @@
+"""The memory of all coordinators of a broker: shared by its shards, given back when one is over."""
+
+from dataclasses import replace
+
+from seaweedmq.core.kafka.classic_events import Limits
+from seaweedmq.core.kafka.state_memory import StateMemory
+from tests.core.kafka.group_tale import LIMITS, Tale
+
+LARGE = bytes(10_000)
+
+
+def test_shards_share_the_memory_of_a_broker() -> None:
+    memory = StateMemory(20_000)
+    first, second = Tale(LIMITS, memory=memory), Tale(LIMITS, memory=memory)
+    first.enters("m", metadata=LARGE)
+    assert memory.used == first.shard.size_bytes > len(LARGE)
+    assert second.joins("n", metadata=LARGE) == ["n: POLICY_VIOLATION"]
+    assert memory.take_shortage()
+    assert not memory.take_shortage(), "once"
+    first.shard.close()
+    assert memory.used == 0
+    assert second.joins("n", metadata=LARGE) != ["n: POLICY_VIOLATION"]
+    assert not memory.take_shortage()
+
+
+def test_what_a_shard_loads_counts_above_the_bound() -> None:
+    memory = StateMemory(1 << 20)
+    tale = Tale(LIMITS, memory=memory)
+    tale.enters("m", metadata=LARGE)
+    tale.waits(1)
+    tale.syncs("m", m="x")
+    memory.bytes_max = 100
+    tale.fails_over()
+    assert memory.used == tale.shard.size_bytes > len(LARGE)
+    assert memory.free == 0
+
+
+def test_small_members_count_as_what_their_objects_take() -> None:
+    memory = StateMemory(1 << 20)
+    tale = Tale(replace(Limits(), rebalance_delay_ms=0), memory=memory)
+    for number in range(20):
+        tale.enters(f"m{number}")
+    assert memory.used >= 3_000 + 20 * 800

@@ -1,0 +1,50 @@
+"""Every API has requests to compare, and brokers can read all of them."""
+
+from collections import Counter
+
+from seaweedmq.kafka.wire.decoding import decode
+from seaweedmq.kafka.wire.messages import API, REQUESTS
+from seaweedmq.kafka.wire.versions import ADVERTISED
+from tests.kafka.differential.messages import built
+from tests.kafka.requests.cases import Case, cases
+from tests.kafka.requests.document import README, document
+from tests.kafka.requests.good import GOOD, Place
+
+
+def requests(api: API, version: int) -> list[Case]:
+    return list(cases(api, version, Place("p-", 1_700_000_000_000, 1)))
+
+
+def test_every_api_has_a_good_request() -> None:
+    assert GOOD.keys() == ADVERTISED.keys()
+
+
+def test_every_request_is_read_as_it_was_made() -> None:
+    for api, versions in ADVERTISED.items():
+        for version in {versions.lowest, versions.highest}:
+            made = requests(api, version)
+            assert any(case.title == "good" for case in made), (api, version)
+            titles = Counter(case.title for case in made)
+            assert set(titles.values()) == {1}, [title for title, count in titles.items() if count > 1]
+            for case in made:
+                message = built(api, version, case.fields)
+                sent = bytes(message.encode(version=version))
+                assert bytes(decode(REQUESTS[api], version, memoryview(sent)).encode(version=version)) == sent, case
+
+
+def test_each_field_is_changed_alone() -> None:
+    made = {case.title: case.fields for case in requests(API.LIST_OFFSETS, 4)}
+    good = made["good"]
+    changed = made["topics.0.partitions.0.partition_index=-1"]
+    assert changed["topics"][0]["partitions"][0] == good["topics"][0]["partitions"][0] | {"partition_index": -1}
+    assert changed | {"topics": good["topics"]} == good
+    assert "timeout_ms=0" not in made, "a version is sent only what it has"
+    assert len(made["topics=twice"]["topics"]) == 2
+    assert made["topics=[]"]["topics"] == []
+    assert made["topics.0.name='no-such'"]["topics"][0]["name"] == "p-no-such"
+    assert "topics=None" not in made, "it may not be null"
+
+
+def test_the_readme_lists_what_is_meant() -> None:
+    text = README.read_text()
+    assert text == document(text), "run python -m tests.kafka.requests.document"

@@ -1,0 +1,229 @@
+"""A client that is slow, deaf or greedy costs itself: the others are answered, and memory stays within its bound."""
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import Awaitable
+
+import pytest
+
+from seaweedmq.kafka.wire import budget, connection
+from seaweedmq.kafka.wire.assembly import STEP_BYTES
+from seaweedmq.kafka.wire.connection import REQUEST_BYTES
+from seaweedmq.kafka.wire.messages import (
+    API,
+    EncodedReply,
+    FetchResponse,
+    Handler,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    MetadataRequest,
+    ProduceResponse,
+    Reply,
+    Request,
+)
+from seaweedmq.kafka.wire.messages import FetchRequest as Fetch
+from tests.kafka.wire.script import Script, framed, listening, produce, script, until
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+async def beat(request: Request) -> Reply:
+    return HeartbeatResponse(error_code=0)
+
+
+async def stored(request: Request) -> Awaitable[Reply]:
+    async def committed() -> Reply:
+        return ProduceResponse(version=request.version, responses=[])
+
+    return committed()
+
+
+def half(size: int) -> bytes:
+    """The beginning of a request that says to be as large."""
+    return struct.pack(">ihhi", size, API.PRODUCE, 9, 1)
+
+
+async def is_answered(client: Script) -> None:
+    client.ask(7, API.HEARTBEAT, 4, HeartbeatRequest(version=4, group_id="g", generation_id=1, member_id="m"))
+    assert (await client.hear(API.HEARTBEAT, 4))[0] == 7
+
+
+@pytest.mark.parametrize("clients", [1, 64])
+async def test_a_request_that_has_begun_holds_what_has_come_of_it(clients: int) -> None:
+    async with (
+        listening({API.HEARTBEAT: beat}) as (server, port),
+        script(port) as other,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        for _ in range(clients):
+            (await stack.enter_async_context(script(port))).say(half(64 * MIB // clients))
+        await until(lambda: server.in_flight.taken_bytes >= clients * (REQUEST_BYTES + STEP_BYTES))
+        assert server.in_flight.taken_bytes == clients * (REQUEST_BYTES + STEP_BYTES)
+        await is_answered(other)
+
+
+async def test_a_request_grows_as_its_bytes_come() -> None:
+    whole = framed(1, API.PRODUCE, 9, produce(records=bytes(2 * MIB)))
+    async with listening({API.PRODUCE: stored}) as (server, port), script(port) as client:
+        most = 0
+        for position in range(0, len(whole), 100 * KIB):
+            client.say(whole[position : position + 100 * KIB])
+            await client.writer.drain()
+            await asyncio.sleep(0.005)
+            most = max(most, server.in_flight.taken_bytes - min(4 * position, 2 * MIB))
+        assert most < 1 * MIB
+        assert (await client.hear(API.PRODUCE, 9))[0] == 1
+
+
+async def test_a_request_may_come_slowly_as_long_as_something_comes() -> None:
+    whole = framed(1, API.PRODUCE, 9, produce(records=bytes(3_000)))
+    async with listening({API.PRODUCE: stored}, kafka_request_read_s=0.2) as (_, port), script(port) as client:
+        for position in range(0, len(whole), 300):
+            client.say(whole[position : position + 300])
+            await asyncio.sleep(0.05)
+        assert (await client.hear(API.PRODUCE, 9))[0] == 1
+
+
+async def test_a_slow_sender_makes_room_for_those_who_wait(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(budget, "PRESS_INTERVAL_S", 0.01)
+    monkeypatch.setattr(budget, "SLOW_WINDOW_S", 0.05)
+    monkeypatch.setattr(connection, "PRESS_INTERVAL_S", 0.01)
+    whole = framed(1, API.PRODUCE, 9, produce(records=bytes(300 * KIB)))
+    handlers: dict[int, Handler] = {API.PRODUCE: stored, API.HEARTBEAT: beat}
+    async with (
+        listening(handlers, in_flight_bytes_max=400 * KIB) as (server, port),
+        script(port) as slow,
+        script(port) as slower,
+        script(port) as good,
+    ):
+        slow.say(whole[: 250 * KIB])
+        slower.say(whole[: 250 * KIB])
+        await until(lambda: server.in_flight.waiting == 1)
+        await is_answered(good)
+        good.say(whole)
+        assert (await good.hear(API.PRODUCE, 9))[0] == 1
+    assert "other clients wait for the" in caplog.text
+
+
+async def test_a_request_that_waits_for_others_gives_back_what_it_said() -> None:
+    go_on = asyncio.Event()
+
+    async def joined(request: Request) -> Reply:
+        request.settle()
+        await go_on.wait()
+        return JoinGroupResponse(error_code=0)
+
+    protocols = [JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=bytes(2 * MIB))]
+    join = JoinGroupRequest(
+        version=5, group_id="g", session_timeout_ms=1, rebalance_timeout_ms=1, member_id="", protocols=protocols
+    )
+    async with (
+        listening({API.JOIN_GROUP: joined, API.PRODUCE: stored}, in_flight_bytes_max=4 * MIB) as (server, port),
+        contextlib.AsyncExitStack() as stack,
+    ):
+        members = [await stack.enter_async_context(script(port)) for _ in range(10)]
+        for member in members:
+            member.ask(1, API.JOIN_GROUP, 5, join)
+        await until(lambda: server.requests == len(members))
+        assert server.in_flight.taken_bytes < 10 * (REQUEST_BYTES + KIB)
+        go_on.set()
+        for member in members:
+            assert (await member.hear(API.JOIN_GROUP, 5))[0] == 1
+
+
+async def test_of_requests_with_large_replies_a_client_that_does_not_read_gets_one() -> None:
+    made = 0
+
+    async def large(request: Request) -> Reply:
+        nonlocal made
+        made += 1
+        return EncodedReply([bytes(16 * MIB)])
+
+    async with (
+        listening({API.METADATA: large, API.HEARTBEAT: beat}) as (server, port),
+        script(port, buffer_bytes=KIB) as deaf,
+        script(port) as other,
+    ):
+        for number in range(50):
+            deaf.ask(number, API.METADATA, 9, MetadataRequest(version=9, topics=None))
+        await until(lambda: made > 0)
+        await asyncio.sleep(0.2)
+        assert made == 1
+        assert server.in_flight.taken_bytes > 16 * MIB, "a reply that is not taken counts"
+        await is_answered(other)
+
+
+async def test_replies_that_are_not_taken_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "PRESS_INTERVAL_S", 0.01)
+    monkeypatch.setattr(budget, "SLOW_WINDOW_S", 0.05)
+    monkeypatch.setattr(connection, "PRESS_INTERVAL_S", 0.01)
+    most = 0
+
+    async def large(request: Request) -> Reply:
+        return EncodedReply([bytes(8 * MIB if request.client_id == "deaf" else KIB)])
+
+    async with (
+        listening({API.METADATA: large}, in_flight_bytes_max=4 * MIB) as (server, port),
+        contextlib.AsyncExitStack() as stack,
+        script(port) as good,
+    ):
+        for _ in range(30):
+            peer = await stack.enter_async_context(script(port, buffer_bytes=KIB))
+            peer.ask(1, API.METADATA, 9, MetadataRequest(version=9, topics=None), "deaf")
+        for number in range(3):
+            good.ask(number, API.METADATA, 9, MetadataRequest(version=9, topics=None), "good")
+            reading = asyncio.create_task(good.reader.readexactly(KIB + 9))
+            while not reading.done():
+                most = max(most, server.in_flight.taken_bytes)
+                await asyncio.sleep(0.001)
+        assert most < 9 * 8 * MIB, "so few are made at once"
+
+
+async def test_requests_that_wait_for_events_are_answered_when_others_need_their_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(budget, "PRESS_INTERVAL_S", 0.01)
+    monkeypatch.setattr(connection, "PRESS_INTERVAL_S", 0.01)
+
+    async def polls(request: Request) -> Reply:
+        while not request.holds_up:
+            await request.line.grown.wait()
+        return FetchResponse(error_code=0, responses=[])
+
+    fetch = Fetch(version=12, max_wait_ms=0, min_bytes=0, topics=[], forgotten_topics_data=[], rack_id="")
+    async with (
+        listening({API.FETCH: polls, API.PRODUCE: stored}, in_flight_bytes_max=256 * KIB) as (server, port),
+        contextlib.AsyncExitStack() as stack,
+        script(port) as good,
+    ):
+        for _ in range(10):
+            peer = await stack.enter_async_context(script(port))
+            for number in range(60):
+                peer.ask(number, API.FETCH, 12, fetch)
+        await until(lambda: server.in_flight.waiting > 1)
+        assert server.in_flight.taken_bytes < 256 * KIB
+        good.ask(1, API.PRODUCE, 9, produce(records=bytes(100 * KIB)))
+        assert (await good.hear(API.PRODUCE, 9))[0] == 1
+
+
+async def test_what_is_received_behind_a_request_that_waits_is_little() -> None:
+    async def never(request: Request) -> Reply:
+        return await asyncio.Event().wait()
+
+    fetch = Fetch(version=12, max_wait_ms=0, min_bytes=0, topics=[], forgotten_topics_data=[], rack_id="")
+    many = b"".join(framed(number, API.FETCH, 12, fetch) for number in range(20_000))
+    async with (
+        listening({API.FETCH: never}, in_flight_bytes_max=256 * KIB) as (server, port),
+        contextlib.AsyncExitStack() as stack,
+    ):
+        for _ in range(20):
+            (await stack.enter_async_context(script(port))).say(many)
+        await until(lambda: server.in_flight.waiting > 1)
+        await asyncio.sleep(0.1)
+        assert server.in_flight.taken_bytes < 256 * KIB + 20 * connection.RECEIVE_BYTES_MIN

@@ -1,0 +1,54 @@
+"""Work that holds the event loop is logged with its stack and counted; a frozen process is not."""
+
+import asyncio
+import logging
+import time
+
+import pytest
+
+from seaweedmq.runtime.loop_watch import HELD_S, LOOK_S, Finding, HoldTracker, LoopWatch
+
+
+def test_a_hold_is_found_once_and_its_end_with_its_length() -> None:
+    tracker = HoldTracker(beat_s=0.0, looked_s=0.0)
+    assert tracker.look(0.1) is Finding.NOTHING
+    for tenths in range(2, 5):
+        assert tracker.look(tenths / 10) is Finding.NOTHING
+    assert tracker.look(0.5) is Finding.HELD
+    assert tracker.look(0.6) is Finding.NOTHING
+    assert tracker.look(0.7) is Finding.NOTHING
+    tracker.beat_s = 0.75
+    assert tracker.look(0.8) is Finding.RELEASED
+    assert (tracker.holds, tracker.held_s) == (1, pytest.approx(0.7))
+    assert tracker.look(0.9) is Finding.NOTHING
+
+
+def test_a_process_that_was_frozen_was_not_held() -> None:
+    tracker = HoldTracker(beat_s=0.0, looked_s=0.0)
+    assert tracker.look(10.0) is Finding.NOTHING
+    assert tracker.look(10.1) is Finding.NOTHING
+    assert tracker.look(10.2) is Finding.NOTHING
+    assert tracker.holds == 0
+
+
+def test_what_holds_the_loop_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    def a_handler_without_turns() -> None:
+        time.sleep(HELD_S + 3 * LOOK_S)
+
+    async def hold() -> int:
+        watch = LoopWatch()
+        watch.start()
+        try:
+            await asyncio.sleep(0.01)
+            a_handler_without_turns()
+            async with asyncio.timeout(10):
+                while "event loop released" not in caplog.text:  # noqa: ASYNC110
+                    await asyncio.sleep(LOOK_S)
+        finally:
+            watch.stop()
+        return watch.holds
+
+    with caplog.at_level(logging.WARNING):
+        assert asyncio.run(hold()) >= 1  # on a busy machine its own pause may be another one
+    assert "event loop held" in caplog.text
+    assert "a_handler_without_turns" in caplog.text

@@ -1,0 +1,84 @@
+"""Long work gives way: one piece of it an iteration of the loop, however much of it there is."""
+
+import asyncio
+from collections.abc import Generator
+
+import pytest
+
+from seaweedmq.runtime.turns import TURN_S, Turn, Turns, endless_turn, in_turns
+
+
+class Clock:
+    """A clock that a test advances."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_many_long_works_take_turns_and_one_is_continued_in_an_iteration() -> None:
+    clock, done = Clock(), list[str]()
+    turns = Turns(clock)
+    iterations = 0
+
+    async def work(name: str) -> None:
+        turn = turns.begin()
+        for _ in range(3):
+            clock.now += TURN_S
+            await turn.pause()
+            done.append(f"{name} at {iterations}")
+
+    async def count_iterations() -> None:
+        nonlocal iterations
+        while True:
+            iterations += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_iterations())
+    await asyncio.gather(*(work(name) for name in "abc"))
+    counting.cancel()
+    assert [step[0] for step in done] == list("abcabcabc")
+    moments = [step[5:] for step in done]
+    assert len(set(moments)) == len(moments), f"two in one iteration: {done}"
+
+
+async def test_work_that_is_quick_does_not_give_way() -> None:
+    clock = Clock()
+    turn = Turns(clock).begin()
+    others = list[int]()
+    asyncio.get_running_loop().call_soon(others.append, 1)
+    for _ in range(1_000):
+        await turn.pause()
+    assert not others
+    clock.now += TURN_S
+    await turn.pause()
+    assert others == [1]
+    assert not turn.is_over, "the next turn has begun"
+
+
+async def test_work_that_is_cancelled_while_it_waits_is_in_no_way_of_the_others() -> None:
+    clock = Clock()
+    turns = Turns(clock)
+
+    async def work(turn: Turn) -> str:
+        clock.now += TURN_S
+        await turn.pause()
+        return "done"
+
+    first, second = asyncio.create_task(work(turns.begin())), asyncio.create_task(work(turns.begin()))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second == "done"
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+async def test_steps_are_taken_to_their_result() -> None:
+    def steps() -> Generator[None, None, int]:
+        for _ in range(3):
+            yield
+        return 7
+
+    assert await in_turns(steps(), endless_turn()) == 7
