@@ -116,6 +116,7 @@ def make_term(parts: TermParts, supervisor: Supervisor, info: BrokerInfo, sessio
             config=parts.config,
             env=parts.env,
             spawn=supervisor.brief,
+            memory_bytes_max=parts.memory.groups_bytes,
         )
 
     def etcd_access() -> EtcdAccess:

@@ -27,6 +27,7 @@ from seaweedmq.core.group.events import (
     TimePassed,
 )
 from seaweedmq.core.group.machine import Group
+from seaweedmq.core.group.memory import GroupMemory, GroupSize
 from seaweedmq.errors import ProtocolViolation, SeaweedMQError, StaleMetadata, Unavailable, fresh
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.group_record import GroupRecord
@@ -62,6 +63,7 @@ class Coordinator:
         config: BrokerConfig,
         wall_us: Callable[[], int],
         written: Callable[[GroupRecord], None],
+        memory: GroupMemory,
     ) -> None:
         self.name = name
         self.group = group
@@ -72,6 +74,7 @@ class Coordinator:
         self._config = config
         self._wall_us = wall_us
         self._written = written
+        self._size = GroupSize(memory, group.record, group.progress.committed)
         self._seats: dict[int, Seat] = {}
         self._streams = 0
         self._pending = Outcome()
@@ -91,6 +94,7 @@ class Coordinator:
         finally:
             # Before anything waits: who cancels this in the meantime must not leave the members waiting for ever.
             self.over = True
+            self._size.close()
             error = next((t.exception() for t in tasks if t.done() and not t.cancelled() and t.exception()), None)
             if isinstance(error, SeaweedMQError):
                 self._end(Unavailable(f"{self.name} can not go on: {error}"))
@@ -104,7 +108,9 @@ class Coordinator:
 
     def handle(self, event: Event) -> None:
         """Take an event; what comes of it is written and said soon."""
-        self._pending = self._pending.then(self.group.handle(event, asyncio.get_running_loop().time()))
+        outcome = self.group.handle(event, asyncio.get_running_loop().time())
+        self._size.changed(outcome)
+        self._pending = self._pending.then(outcome)
         self._changed.fire()
 
     async def apply(self, event: Event) -> None:
@@ -133,12 +139,19 @@ class Coordinator:
     # --- streams ------------------------------------------------------------------------------------------------------
 
     async def open(self, opening: GroupOpen) -> Seat:
-        """A stream of a member; see :meth:`read`, and end with :meth:`close`."""
+        """Return a stream of a member; see :meth:`read`, and end with :meth:`close`.
+
+        Raises:
+            ResourceExhausted: If groups have no memory for another member.
+            StaleMetadata: If the group is not served here any longer.
+        """
         known = self.group.members.get(opening.member)
         if known is not None and known.incarnation != opening.incarnation:
             await self._learn_ends()  # the earlier one is about to lose what it owns
         if self.over:
             raise StaleMetadata(f"{self.name} was just given up here: open it again")
+        if opening.member not in self.group.members:
+            self._size.check_member()
         self._streams += 1
         seat = self._seats[self._streams] = Seat(self._streams, opening.member, opening.held)
         self.handle(
@@ -162,6 +175,7 @@ class Coordinator:
                     case GroupCommit():
                         _check(request)
                         await seat.expect(request.number)
+                        self._size.check_commit(request)
                         await self._know_ends(seat.member, request)
                         self.handle(Committing(seat.stream, request, self._wall_us()))
                     case GroupReleased(segments):

@@ -21,6 +21,7 @@ from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.group.events import Changed, Limits, Reset
 from seaweedmq.core.group.machine import Group
+from seaweedmq.core.group.memory import GROUP_BYTES, GroupMemory, record_bytes
 from seaweedmq.core.lineage.problems import check_recoverable
 from seaweedmq.errors import (
     Conflict,
@@ -62,8 +63,10 @@ class Groups:
         config: BrokerConfig,
         env: Environment,
         spawn: Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"],
+        memory_bytes_max: int,
     ) -> None:
         self._view = view
+        self.memory = GroupMemory(memory_bytes_max)
         self._election = election
         self._meta = meta
         self._journal = GroupJournal(meta=meta, store=store, election=election, rng=env.rng)
@@ -211,8 +214,9 @@ class Groups:
                     log.error("etcd key %r is left out, its value can not be read: %s", entry.key, error)
             if self._known is None:  # nobody else was faster
                 self._known = found | {name: c.group.record for name, c in self._coordinators.items()}
+                self.memory.count(sum(map(record_bytes, self._known.values())))
         for name in [n for n, record in self._known.items() if self._uid(n.topic) != record.topic_uid]:
-            del self._known[name]  # went with its topic
+            self._forget(name)  # went with its topic
         return self._known
 
     # --- coordinators -------------------------------------------------------------------------------------------------
@@ -248,6 +252,7 @@ class Groups:
             config=self._config,
             wall_us=self._env.wall_us,
             written=partial(self._note, name),
+            memory=self.memory,
         )
         if self._over:
             raise StaleMetadata("the leader changed: the group goes on at the new one")
@@ -275,6 +280,7 @@ class Groups:
                 f"there are {self._config.groups_max} groups, no more are allowed: delete some "
                 "(`seaweedmq group delete`), or raise groups_max"
             )
+        self.memory.check(GROUP_BYTES, f"another group, {name},")
         creating = retrying(backoff(self._env.rng, 0.05, 1.0), on=Conflict, stop=after_attempts(CREATE_ATTEMPTS))
         async for attempt in creating:
             with attempt:
@@ -323,11 +329,13 @@ class Groups:
 
     def _note(self, name: GroupName, record: GroupRecord) -> None:
         if self._known is not None:
+            self._forget(name)
             self._known[name] = record
+            self.memory.count(record_bytes(record))
 
     def _forget(self, name: GroupName) -> None:
-        if self._known is not None:
-            self._known.pop(name, None)
+        if self._known is not None and (record := self._known.pop(name, None)) is not None:
+            self.memory.count(-record_bytes(record))
 
     def _uid(self, name: TopicName) -> int | None:
         topic = self._view.topics.get(name)

@@ -7,6 +7,7 @@ What waits for one budget holds no other that its holder waits for, so nothing w
 * ``intake``: messages of publishers and primaries on their way in. Freed by the sender, or the end of its time.
 * ``reading``: what readers of files have read and not sent. Freed by the reader, at the end of its turn or in a pause.
 * ``relaying``: messages on their way to followers. Nobody waits for it: without it messages are small.
+* ``groups_bytes``: native groups, while the broker leads. Nothing waits for it: what is beyond is rejected.
 * ``sending``: messages on their way to subscribers. Freed by the peer; what stalls is charged to ``logs``, in part, and
   who waits too long is refused.
 
@@ -36,6 +37,8 @@ RELAYING_PART = 12
 """One part in so many of the memory for frames is for sending them to followers."""
 PASSAGE_PART = 12
 """One part in so many for each of ``intake``, ``reading`` and ``sending``, two copies of the largest frame at least."""
+GROUPS_PART = 16
+"""One part in so many of the memory for frames is for native groups, which the leader coordinates."""
 OPENING_PATIENCE_S = 10.0
 """A stream waits so long for memory. What is fsynced gives way, so with a storage that works it is there soon."""
 STANDING_PART = 2
@@ -96,6 +99,7 @@ class BrokerMemory:
     reading: MemoryBudget
     relaying: MemoryBudget
     sending: MemoryBudget
+    groups_bytes: int
     kafka: KafkaMemory
 
     @classmethod
@@ -120,6 +124,8 @@ class BrokerMemory:
                 f"{needed + HEAP_BYTES_MIN} or more, or lower frame_bytes_max"
             )
         frames = available - 3 * share
+        groups_bytes = frames // GROUPS_PART
+        frames -= groups_bytes
         # Apart, or two brokers that follow each other could each wait for memory that only the other can free.
         relaying = frames // RELAYING_PART
         frames -= relaying
@@ -131,6 +137,7 @@ class BrokerMemory:
             reading=MemoryBudget(share, "reading"),
             relaying=MemoryBudget(relaying, "relaying"),
             sending=MemoryBudget(share, "sending"),
+            groups_bytes=groups_bytes,
             kafka=kafka,
         )
 

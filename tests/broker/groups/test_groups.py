@@ -493,6 +493,30 @@ async def test_there_is_room_for_so_many_groups_and_members(bed: Bed) -> None:
     await Joining(bed, "one").joined(hosts[0], "g-2")
     third = await Joining(bed, "one").join(hosts[0], "g-3")
     assert isinstance(await third.failure(), ResourceExhausted)
+
+
+@story
+async def test_groups_beyond_the_memory_of_the_leader_are_rejected_until_others_end(bed: Bed) -> None:
+    hosts = await filled(bed, 1, segments=2)
+    memory = bed.leader().inspect.leader.groups.memory
+    one = await Joining(bed, "one").joined(hosts[0], "g-1")
+    await one.until_owns(0, 1)
+    memory.bytes_max = memory.used
+    for member, group in (("two", "g-1"), ("one", "g-2")):
+        rejected = await Joining(bed, member).join(hosts[0], group)
+        error = await rejected.failure()
+        assert isinstance(error, ResourceExhausted)
+        assert "raise memory_bytes_max" in str(error)
+    assert await one.commit({}) == {}
+    await one.send_commit({0: 1})
+    assert isinstance(await one.failure(), ResourceExhausted), "its first commit, which would be kept"
+    await one.joined(hosts[0], "g-1")
+    await one.leave()
+    left = memory.used
+    await bed.until(lambda: memory.used < left)
+    await hosts[0].api.call(DeleteGroup("g-1", force=True))
+    await bed.until(lambda: memory.used == 0)
+    await Joining(bed, "one").joined(hosts[0], "g-2")
     await hosts[0].api.call(DeleteGroup("g-2", True))
     await Joining(bed, "one").joined(hosts[0], "g-3")
 

@@ -58,7 +58,8 @@ def test_whatever_is_configured_all_of_it_is_inside_the_bound(
     assert kafka.fetch_bytes <= fetch
     assert kafka.reencode_bytes <= reencode
     assert kafka.groups_bytes <= groups
-    assert sum(budget.limit for budget in memory.budgets) + kafka.total_bytes + heap + RUNTIME_BYTES <= bound
+    budgets = sum(budget.limit for budget in memory.budgets) + memory.groups_bytes
+    assert budgets + kafka.total_bytes + heap + RUNTIME_BYTES <= bound
 
 
 def test_what_the_allocator_keeps_is_within_the_bound() -> None:
