@@ -29,6 +29,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "stream_in_flight_frames_max": (1, STREAM_IN_FLIGHT_FRAMES_MAX),
     "producers_max": (1, PRODUCERS_MAX),
     "producers_per_segment_max": (1, PRODUCERS_MAX),
+    "file_readers_max": (1, INT32_MAX),
     "kafka_request_bytes_max": (KAFKA_BYTES_MIN, INT32_MAX),
     "kafka_in_flight_bytes_max": (KAFKA_BYTES_MIN, INT32_MAX),
     "kafka_fetch_bytes_max": (KAFKA_BYTES_MIN, INT32_MAX),
@@ -137,6 +138,9 @@ class BrokerConfig:
     open_segments_max: int = 2_000
     """Of one broker, as primary or follower; the same on all. Binds what makes more of them: creation and splits.
     What replaces a lost, drained or moved segment goes elsewhere if it can, and is served in any case."""
+    file_readers_max: int = 1_000
+    """Readers of files at a time, and no more than there is memory for; others wait. Lowered to a sixteenth of the
+    files that the broker may open."""
     streams_max: int = 10_000
     """And no more than there is memory for, 180 KiB each."""
     connections_max: int = 10_000

@@ -15,7 +15,7 @@ def test_connections_and_open_segments_take_a_quarter_of_the_files_each(monkeypa
     monkeypatch.setattr(broker, "files_max", lambda: 256)
     config = broker.within_its_files(BrokerConfig(open_segments_max=10))
     assert (config.connections_max, config.kafka_connections_max, config.open_segments_max) == (64, 64, 10)
-    assert config.kafka_cursors_max == 16
+    assert (config.kafka_cursors_max, config.file_readers_max) == (16, 16)
     monkeypatch.setattr(broker, "files_max", lambda: None)
     assert broker.within_its_files(BrokerConfig()) == BrokerConfig()
 

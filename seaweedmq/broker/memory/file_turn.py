@@ -17,6 +17,11 @@ FRAMES_HELD = 4
 """... and copies of a large frame on its way through."""
 
 
+def turn_bytes(chunk_bytes: int, largest_bytes: int = 0) -> int:
+    """Return the memory of one turn, from the size of what is read at once and of the largest frame met so far."""
+    return RUNS_HELD * chunk_bytes + FRAMES_HELD * max(chunk_bytes, largest_bytes)
+
+
 class FileTurn:
     """From ``begin`` to ``end`` it holds memory and a reader of files. States: begun -> ended | evicted.
 
@@ -25,7 +30,7 @@ class FileTurn:
 
     def __init__(self, budget: MemoryBudget, chunk_bytes: int, largest_bytes: int) -> None:
         self._budget = budget
-        self._size = min(budget.limit, RUNS_HELD * chunk_bytes + FRAMES_HELD * max(chunk_bytes, largest_bytes))
+        self._size = min(budget.limit, turn_bytes(chunk_bytes, largest_bytes))
         self._covered_bytes = 3 * max(chunk_bytes, largest_bytes)
         self._chunks: AsyncGenerator[Chunk, None] | None = None
         self._rest = Chunk(0, b"")

@@ -21,6 +21,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from seaweedmq.broker.memory.budget import MemoryBudget
+from seaweedmq.broker.memory.file_turn import turn_bytes
 from seaweedmq.errors import InvalidArgument, ResourceExhausted
 from seaweedmq.model.config import KIB, MIB, BrokerConfig
 
@@ -123,6 +124,8 @@ class BrokerMemory:
                 f"and buffers for frames of up to {config.frame_bytes_max} bytes need {least}: set it to "
                 f"{needed + HEAP_BYTES_MIN} or more, or lower frame_bytes_max"
             )
+        # Each turn at reading files holds one open, so their memory bounds their number.
+        readers_bytes = max(frame, config.file_readers_max * turn_bytes(config.read_chunk_bytes))
         frames = available - 3 * share
         groups_bytes = frames // GROUPS_PART
         frames -= groups_bytes
@@ -134,7 +137,7 @@ class BrokerMemory:
             logs=MemoryBudget(frames - replicas),
             replicas=MemoryBudget(replicas, "replica"),
             intake=MemoryBudget(share, "intake"),
-            reading=MemoryBudget(share, "reading"),
+            reading=MemoryBudget(min(share, readers_bytes), "reading"),
             relaying=MemoryBudget(relaying, "relaying"),
             sending=MemoryBudget(share, "sending"),
             groups_bytes=groups_bytes,

@@ -30,8 +30,8 @@ STOP_GRACE_S = 2.0
 """How long open calls may end by themselves when the broker stops."""
 
 
-CURSORS_PART = 4 * PART
-"""Readers that are kept for Kafka's consumers take one part in so many of the files."""
+READERS_PART = 4 * PART
+"""Readers of files, and those that are kept for Kafka's consumers, take one part in so many of the files each."""
 
 
 def within_its_files(config: BrokerConfig) -> BrokerConfig:
@@ -42,7 +42,8 @@ def within_its_files(config: BrokerConfig) -> BrokerConfig:
         connections_max=within_open_files("connections_max", config.connections_max, limit),
         kafka_connections_max=within_open_files("kafka_connections_max", config.kafka_connections_max, limit),
         open_segments_max=within_open_files("open_segments_max", config.open_segments_max, limit),
-        kafka_cursors_max=within_open_files("kafka_cursors_max", config.kafka_cursors_max, limit, CURSORS_PART),
+        kafka_cursors_max=within_open_files("kafka_cursors_max", config.kafka_cursors_max, limit, READERS_PART),
+        file_readers_max=within_open_files("file_readers_max", config.file_readers_max, limit, READERS_PART),
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seaweedmq.broker.memory.file_turn import turn_bytes
 from seaweedmq.broker.memory.shares import HEAP_BYTES_MIN, HEAP_SHARE, KAFKA_PART, BrokerMemory, KafkaMemory, heap_bytes
 from seaweedmq.model.config import MIB, BrokerConfig
 
@@ -60,6 +61,14 @@ def test_whatever_is_configured_all_of_it_is_inside_the_bound(
     assert kafka.groups_bytes <= groups
     budgets = sum(budget.limit for budget in memory.budgets) + memory.groups_bytes
     assert budgets + kafka.total_bytes + heap + RUNTIME_BYTES <= bound
+
+
+def test_so_many_read_files_at_a_time_however_much_memory_there_is() -> None:
+    large = replace(LISTENING, memory_bytes_max=64 << 30, frame_bytes_max=MIB)
+    for readers_max in (16, 100):
+        reading = BrokerMemory.of(replace(large, file_readers_max=readers_max), RUNTIME_BYTES).reading
+        assert reading.limit == readers_max * turn_bytes(large.read_chunk_bytes)
+    assert BrokerMemory.of(replace(LISTENING, file_readers_max=1), RUNTIME_BYTES).reading.limit >= 32 * MIB
 
 
 def test_what_the_allocator_keeps_is_within_the_bound() -> None:
