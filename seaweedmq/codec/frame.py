@@ -11,7 +11,7 @@ from typing import NamedTuple
 from xxhash import xxh3_64_intdigest
 
 from seaweedmq.errors import Corrupt, Unsupported
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.frames import SMALL_MESSAGE_BYTES, Frames
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS
 
 MAGIC = b"SWMF"
@@ -189,7 +189,13 @@ def split_frames(data: Frames, *, verify: bool = True) -> Iterator[Frame]:
 
 
 def split_payload(payload: Frames, piece_bytes: int) -> Iterator[Frames]:
-    """The payload of a frame that is too large for one message, in pieces of ``piece_bytes``, the last one the rest."""
+    """Split the payload of a frame that is too large for one message.
+
+    The first piece is small: it fills the window of a channel, so that no more of a frame waits at a broker before
+    there is memory for all of it. The others have ``piece_bytes``, the last one the rest.
+    """
     view = memoryview(payload)
-    for start in range(0, len(view), piece_bytes):
+    first = min(piece_bytes, SMALL_MESSAGE_BYTES)
+    yield view[:first]
+    for start in range(first, len(view), piece_bytes):
         yield view[start : start + piece_bytes]

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seaweedmq.client.publish.lane import in_pieces
+from seaweedmq.codec.frame import HEADER_BYTES
 from seaweedmq.errors import (
     Closed,
     InvalidArgument,
@@ -19,12 +21,14 @@ from seaweedmq.errors import (
     Unsupported,
 )
 from seaweedmq.model.config import KIB, MIB, BrokerConfig
+from seaweedmq.model.frames import PIECE_BYTES
 from seaweedmq.model.publish import FrameAck, PublishAck, PublishFrames, PublishReply, PublishRequest
 from seaweedmq.rpc.channels import wire
 from seaweedmq.rpc.channels.channel import WINDOW_BYTES, Ahead, Window
 from seaweedmq.rpc.channels.server import Answering, ChannelServer
 from seaweedmq.rpc.channels.wire import Credit, End, Message, Status, read_envelope, write_envelope
 from seaweedmq.rpc.client import GrpcDialer
+from seaweedmq.rpc.data import encode_publish_request
 from seaweedmq.rpc.server import serve
 from seaweedmq.rpc.v1 import channels_pb2
 from seaweedmq.runtime.signal import Signal
@@ -108,6 +112,20 @@ def test_what_was_sent_ahead_is_what_goes_beyond_the_windows(steps):
         assert ahead.used_bytes == sum(max(0, size - WINDOW_BYTES) for size in untaken)
         for window, size in zip(windows, untaken, strict=True):
             assert window.is_open == (size < WINDOW_BYTES or ahead.used_bytes < MIB)
+
+
+def test_of_a_large_frame_only_the_head_and_a_small_piece_wait_for_memory():
+    frame = bytes(HEADER_BYTES) + bytes(12 * MIB)
+    head, *pieces = (len(encode_publish_request(request)) for request in in_pieces(frame))
+    window = Window(Ahead())
+    window.sent(head)
+    window.taken(head)  # by a broker that has no memory for the frame
+    sent = 0
+    while window.is_open:
+        window.sent(pieces[sent])
+        sent += 1
+    assert sum(pieces[:sent]) < 2 * WINDOW_BYTES
+    assert max(pieces) > PIECE_BYTES
 
 
 # --- over a real connection -------------------------------------------------------------------------------------------
