@@ -47,7 +47,7 @@ class Peak:
             await asyncio.sleep(LOOK_INTERVAL_S)
 
 
-@pytest.mark.parametrize(("kind", "count"), [("paused", 200), ("deaf", 100), ("large", 40)])
+@pytest.mark.parametrize(("kind", "count"), [("paused", 200), ("deaf", 100), ("large", 80)])
 def test_a_crowd_takes_no_more_memory_than_the_broker_may_have(tmp_path: Path, kind: str, count: int) -> None:
     with running_cluster(tmp_path / "data", settings=SETTINGS) as cluster:
         asyncio.run(_watch(cluster.bootstrap, cluster.pids[-1], kind, count))
