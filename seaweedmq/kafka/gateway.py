@@ -42,6 +42,11 @@ class Gateway:
         self.address = str(advertise or Address(listen.host, self._bound.getsockname()[1]))
         """``host:port`` that Kafka clients dial."""
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of requests that are not answered and of replies that are not taken."""
+        return 0 if self._server is None else self._server.in_flight.taken_bytes
+
     async def start(self, rooms: Iterable[Room], in_flight_bytes_max: int) -> None:
         """Answer requests, each by the room that has a handler for it; so much of them may be in memory."""
         self._server = KafkaServer(handlers_of(rooms), self._config, in_flight_bytes_max)

@@ -1,0 +1,71 @@
+"""A whole broker in this process: its listeners are on real sockets and its files real, and etcd is in memory."""
+
+import contextlib
+import random
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from seaweedmq.broker.broker import Broker
+from seaweedmq.cli.servers.own_process import OwnProcess
+from seaweedmq.coordination.memory import MemoryMetaServer, MemoryMetaStore
+from seaweedmq.kafka.gateway import Gateway
+from seaweedmq.kafka.rooms import Rooms
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.ports import Environment
+from seaweedmq.rpc.address import parse_address
+from seaweedmq.rpc.client import GrpcDialer
+from seaweedmq.rpc.server import serve
+from seaweedmq.runtime.boot_clock import boot_s
+from seaweedmq.runtime.free_ports import ReservedPort
+from seaweedmq.storage.store.files import FileSegmentStore
+from seaweedmq.storage.tables.converter import ProcessTableConverter
+
+
+@dataclass(frozen=True)
+class WholeBroker:
+    """A broker with its parts."""
+
+    broker: Broker
+    rooms: Rooms
+    gateway: Gateway
+    address: str
+    kafka_port: int
+
+
+@contextlib.asynccontextmanager
+async def whole_broker(storage: Path, config: BrokerConfig) -> AsyncIterator[WholeBroker]:
+    """Start it on a folder that exists; it is stopped in the end."""
+    async with contextlib.AsyncExitStack() as stack:
+        native, kafka = stack.enter_context(ReservedPort()), stack.enter_context(ReservedPort())
+        config = replace(config, kafka_listen=kafka.address)
+        rng = random.Random(1)
+        store = FileSegmentStore(storage)
+        stack.push_async_callback(store.close)
+        meta = MemoryMetaStore(MemoryMetaServer())
+        stack.push_async_callback(meta.close)
+        dialer = GrpcDialer()
+        stack.push_async_callback(dialer.close)
+        gateway = Gateway(config, parse_address(kafka.address))
+        stack.push_async_callback(gateway.stop)
+        broker = Broker(
+            config=config,
+            env=Environment(lambda: time.time_ns() // 1_000, rng, boot_s, resident_bytes=OwnProcess().resident_bytes),
+            store=store,
+            meta=meta,
+            dialer=dialer,
+            converter=ProcessTableConverter(storage, cluster_id=lambda: store.cluster_id, rng=rng),
+            address=native.address,
+            kafka_address=gateway.address,
+        )
+        server = await serve(
+            broker.api, native.address, config, memory=broker.stream_memory, readiness=broker.readiness
+        )
+        stack.push_async_callback(server.stop, 0)
+        stack.push_async_callback(broker.stop)
+        await broker.start()
+        rooms = Rooms(broker.local)
+        stack.push_async_callback(rooms.close)
+        await gateway.start(rooms.all, broker.local.memory.in_flight_bytes)
+        yield WholeBroker(broker, rooms, gateway, native.address, kafka.port)
