@@ -43,6 +43,7 @@ SUITES = (
     "memory",
     "balancer",
     "metadata",
+    "neighbors",
 )
 ON_REQUEST = ("kafka", "kafka-load")
 """What is measured only by name: with Kafka's clients, which not everybody has."""

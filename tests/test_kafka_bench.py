@@ -12,7 +12,6 @@ from benchmarks.contest.errors import Failed
 from benchmarks.data import random_table
 from benchmarks.kafka import PARTS
 from benchmarks.kafka.batches import batch_of, batches_of
-from benchmarks.kafka.neighbors import LARGEST
 from benchmarks.kafka.wire import (
     CLIENT,
     FETCH_VERSION,
@@ -20,9 +19,10 @@ from benchmarks.kafka.wire import (
     fetched,
     produce_head,
 )
+from benchmarks.neighbors.requests import OF_MANY, largest
 from seaweedmq.codec.kafka.batch import check_batch
 from seaweedmq.kafka.wire.frames import read_request
-from seaweedmq.kafka.wire.messages import API, FetchResponse, Line, ProduceRequest
+from seaweedmq.kafka.wire.messages import FetchResponse, Line, ProduceRequest
 
 BEFORE_BODY = 4 + 2 + 2 + 4 + 2 + len(CLIENT)
 """Length, key, version, correlation id, client id."""
@@ -87,7 +87,7 @@ def test_every_part_can_be_named() -> None:
 
 
 def test_the_largest_requests_of_a_neighbor_are_taken() -> None:
-    for name, make in LARGEST.items():
-        data = memoryview(make())[4:]
+    for api in OF_MANY:
+        data = memoryview(largest(api))[4:]
         request = read_request(data, peer="p", client_host="/p", connection=1, line=Line())
-        assert request.api == API[name.upper()]
+        assert request.api == api

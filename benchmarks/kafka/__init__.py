@@ -8,7 +8,7 @@ from benchmarks.measure import Measure
 from benchmarks.parts import run_parts
 from benchmarks.scale import Scale
 
-PARTS = ("throughput", "beside", "latency", "catchup", "commits", "members", "failover", "idle", "neighbors")
+PARTS = ("throughput", "beside", "latency", "catchup", "commits", "members", "failover", "idle")
 """Modules of this package, each with clusters of its own."""
 
 

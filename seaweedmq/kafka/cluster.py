@@ -4,7 +4,8 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from heapq import merge
+from itertools import chain, islice
 from typing import Any
 
 from seaweedmq.broker.local import LocalBroker
@@ -48,6 +49,8 @@ BROKERS, CONTROLLERS = 1, 2
 """Kinds of endpoints that DescribeCluster asks for."""
 CREATED_WITHIN_S = 15.0
 REPLICAS_DEFAULT_MAX = 3
+NAMES_A_STEP = 1_000
+"""Names that are sorted at once: some 0.3 ms."""
 REPORTED_MAX = 1_000
 """Topics that could not be created and are remembered."""
 
@@ -107,23 +110,28 @@ class ClusterRoom:
         )
 
     async def _asked_for(self, request: Request, body: Any) -> list[Any]:
-        ids = [topic.topic_id.bytes for topic in body.topics if topic.topic_id is not None]
-        names = [topic.name for topic in body.topics if topic.topic_id is None]
+        names: dict[str, None] = {}
+        ids: dict[bytes, None] = {}
+        for topic in body.topics:
+            if topic.topic_id is None:
+                names[topic.name] = None
+            else:
+                ids[topic.topic_id.bytes] = None
+            await request.turn.pause()
         if request.version < IDS_FROM and (ids or None in names):
             raise KafkaRefusal(
                 Code.INVALID_REQUEST, f"Metadata version {request.version} names topics, ids come with {IDS_FROM}"
             )
         if None in names:
             raise KafkaRefusal(Code.INVALID_REQUEST, "Metadata asks for a topic with neither name nor id: give one")
-        names, ids = list(dict.fromkeys(names)), list(dict.fromkeys(ids))
         failures = await self._create_missing(names, request) if body.allow_auto_topic_creation else {}
         by_name = (self._named(name, failures.get(name), body) for name in names)
         by_id = (self._with_id(topic_id, body) for topic_id in ids)
         topics = await _in_turns(chain(by_name, by_id), request.turn)
-        await self._name_no_lost_leader(topics)
+        await self._name_no_lost_leader(topics, request.turn)
         return topics
 
-    async def _name_no_lost_leader(self, topics: Sequence[Any]) -> None:
+    async def _name_no_lost_leader(self, topics: Sequence[Any], turn: Turn) -> None:
         """Say of partitions whose leader does not answer that they have none at the moment: clients ask again soon.
 
         Only of topics that are asked for, as clients do whose connection has just broken.
@@ -132,6 +140,7 @@ class ClusterRoom:
         for topic in topics:
             for partition in topic.partitions:
                 led[partition.leader_id].append((topic.name, partition))
+            await turn.pause()
 
         async def look(node: int) -> None:
             broker = self._nodes.broker_of(node)
@@ -142,7 +151,7 @@ class ClusterRoom:
 
         await asyncio.gather(*map(look, led))
 
-    async def _create_missing(self, names: Sequence[str], request: Request) -> dict[str, SeaweedMQError]:
+    async def _create_missing(self, names: Iterable[str], request: Request) -> dict[str, SeaweedMQError]:
         """Create those that are not there, and can be; which of them could not."""
         if not self._here.config.kafka_auto_create:
             return {}
@@ -283,7 +292,8 @@ class ClusterRoom:
         """Topics by name, page by page: all if none is named. Nothing is created."""
         await self._nodes.ready()
         body = request.body
-        names = sorted({topic.name for topic in body.topics}) or [topic.name for topic in self._directory.topics()]
+        asked = await _sorted_in_turns((topic.name for topic in body.topics), request.turn)
+        names = asked or [topic.name for topic in self._directory.topics()]
         first_name, first = (body.cursor.topic_name, body.cursor.partition_index) if body.cursor else ("", 0)
         if first < 0:
             raise KafkaRefusal(Code.INVALID_REQUEST, f"a cursor at partition {first}: give one from 0")
@@ -349,6 +359,21 @@ class ClusterRoom:
             ],
             topic_authorized_operations=_OPERATIONS_BITS,
         )
+
+
+async def _sorted_in_turns(names: Iterable[str], turn: Turn) -> list[str]:
+    """The names in their order, each once. Sorting 100,000 at once would hold the event loop for 50 ms."""
+    runs: list[list[str]] = []
+    left = iter(names)
+    while run := list(islice(left, NAMES_A_STEP)):
+        runs.append(sorted(run))
+        await turn.pause()
+    ordered: list[str] = []
+    for name in merge(*runs):
+        if not ordered or ordered[-1] != name:
+            ordered.append(name)
+        await turn.pause()
+    return ordered
 
 
 async def _in_turns(topics: Iterable[Any], turn: Turn) -> list[Any]:

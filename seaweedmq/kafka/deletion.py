@@ -10,6 +10,7 @@ from seaweedmq.kafka.partitions import Partitions
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import KafkaRefusal, Place, code_of
 from seaweedmq.kafka.wire.messages import API, DeleteRecordsResponse, Handler, Reply, Request
+from seaweedmq.runtime.turns import Turn
 
 ALL = -1
 """Everything that is committed."""
@@ -30,34 +31,39 @@ class DeletionRoom:
     async def delete_records(self, request: Request) -> Reply:
         """Delete what lies before an offset, of each partition that is named."""
         timeout_s = patience_s(request.body.timeout_ms)
-        topics = await for_each(request.body.topics, lambda topic: self._topic(topic, timeout_s), request.turn)
+        turn = request.turn
+        topics = await for_each(request.body.topics, lambda topic: self._topic(topic, timeout_s, turn), turn)
         return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
 
-    async def _topic(self, asked: Any, timeout_s: float) -> Any:
-        before = {partition.partition_index: partition.offset for partition in asked.partitions}
+    async def _topic(self, asked: Any, timeout_s: float, turn: Turn) -> Any:
+        before: dict[int, int] = {}
+        for each in asked.partitions:
+            before[each.partition_index] = each.offset
+            await turn.pause()
         outcomes: dict[int, int | SeaweedMQError] = {}
         try:
             topic = self._partitions.topic(asked.name)
             _check(topic)
-            wanted, outcomes = self._offsets(topic, before)
+            wanted, outcomes = await self._offsets(topic, before, turn)
             outcomes |= await self._delete(topic, wanted, timeout_s)
         except SeaweedMQError as error:
             outcomes = {**dict.fromkeys(before, error), **outcomes}
         result = DeleteRecordsResponse.DeleteRecordsTopicResult
-        return result(
-            name=asked.name,
-            partitions=[
+        partitions = []
+        for partition in before:
+            outcome = outcomes[partition]
+            partitions.append(
                 result.DeleteRecordsPartitionResult(
                     partition_index=partition,
                     low_watermark=outcome if isinstance(outcome, int) else NO_OFFSET,
                     error_code=Code.NONE if isinstance(outcome, int) else code_of(outcome, place=Place.DATA),
                 )
-                for partition, outcome in ((partition, outcomes[partition]) for partition in before)
-            ],
-        )
+            )
+            await turn.pause()
+        return result(name=asked.name, partitions=partitions)
 
-    def _offsets(
-        self, topic: PartitionedTopic, before: Mapping[int, int]
+    async def _offsets(
+        self, topic: PartitionedTopic, before: Mapping[int, int], turn: Turn
     ) -> tuple[dict[int, int], dict[int, int | SeaweedMQError]]:
         """Offsets below which records are deleted, and the partitions of which none are."""
         wanted: dict[int, int] = {}
@@ -70,6 +76,7 @@ class DeletionRoom:
                 wanted[partition] = led.high_watermark if offset == ALL else offset
             except SeaweedMQError as error:
                 refused[partition] = error
+            await turn.pause()
         return wanted, refused
 
     async def _delete(

@@ -139,8 +139,13 @@ class FetchRoom:
                 wanted[key, part.partition] = Wanted(
                     part.fetch_offset, part.partition_max_bytes, part.current_leader_epoch
                 )
-            await request.turn.pause()
-        forgotten = [(key_of(t.topic, t.topic_id), p) for t in body.forgotten_topics_data for p in t.partitions]
+                await request.turn.pause()
+        forgotten: list[PartitionKey] = []
+        for topic in body.forgotten_topics_data:
+            key = key_of(topic.topic, topic.topic_id)
+            for number in topic.partitions:
+                forgotten.append((key, number))
+                await request.turn.pause()
         now = asyncio.get_running_loop().time()
         return self._sessions.begin(
             body.session_id, body.session_epoch, wanted, forgotten, now, by_id=request.version >= BY_ID_FROM
@@ -156,6 +161,7 @@ class FetchRoom:
         """Return when the reply is worth to be sent, or has to be."""
         poll = _Poll(request, fetched, wait)
         try:
+            await poll.listen()
             async with asyncio.timeout_at(deadline):
                 while not poll.is_over:
                     await poll.changed()
@@ -228,20 +234,21 @@ class _Poll:
         self._woken = asyncio.Event()
         self._listening: dict[PartitionKey, tuple[Signal, Callable[[], None]]] = {}
         self._ended: set[PartitionKey] = set()
-        for key in fetched:
-            self._listen(key)
+        self._failed: set[PartitionKey] = set()
+        """Those whose error ends the wait."""
         request.line.grown.listen(self._grown)
+
+    async def listen(self) -> None:
+        """Hear of every partition: of what is there now at once."""
+        for key in self._fetched:
+            self._listen(key)
+            await self._request.turn.pause()
 
     @property
     def is_over(self) -> bool:
         """Whether the reply is due: for an error, for enough records, for another reply behind it, or because no
         partition is left that could get any."""
-        return (
-            self._request.holds_up
-            or self._wait.is_enough
-            or not self._listening
-            or any(said.ends_wait for said in self._fetched.values())
-        )
+        return self._request.holds_up or self._wait.is_enough or not self._listening or bool(self._failed)
 
     async def changed(self) -> None:
         """Wait until something happened that may end the wait."""
@@ -266,7 +273,10 @@ class _Poll:
             self._unlisten(key)
 
     def _listen(self, key: PartitionKey) -> None:
-        source = self._fetched[key].source
+        said = self._fetched[key]
+        source = said.source
+        if said.ends_wait:
+            self._failed.add(key)
         if source is None:
             self._wait.count(key, 0)
             return

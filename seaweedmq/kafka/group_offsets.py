@@ -172,7 +172,12 @@ class GroupOffsetsRoom:
         self, group: str, topics: Sequence[Any] | None, turn: Turn
     ) -> Mapping[str, Sequence[tuple[int, OffsetValue | None]]]:
         """By topic; ``topics`` None: whatever there is."""
-        asked = None if topics is None else [(t.name, number) for t in topics for number in t.partition_indexes]
+        asked: list[Partition] | None = None if topics is None else []
+        for each in topics or ():
+            assert asked is not None
+            for number in each.partition_indexes:
+                asked.append((each.name, number))
+                await turn.pause()
         try:
             found = await self._seen(group, asked, turn)
         except Unavailable as error:

@@ -44,14 +44,20 @@ class OffsetsRoom:
         timeout_s = body.timeout_ms / 1000 if body.timeout_ms > 0 else TIMEOUT_S
         deadline = asyncio.get_running_loop().time() + min(timeout_s, TIMEOUT_S)
         make = ListOffsetsResponse.ListOffsetsTopicResponse
-        times = Counter((t.name, part.partition_index) for t in body.topics for part in t.partitions)
+        times: Counter[tuple[str, int]] = Counter()
+        for t in body.topics:
+            for part in t.partitions:
+                times[t.name, part.partition_index] += 1
+                await request.turn.pause()
         topics = []
         for t in body.topics:
-            partitions = []
-            for number, part in {part.partition_index: part for part in t.partitions}.items():
-                partitions.append(await self._listed(t.name, part, deadline, request.version, times[t.name, number]))
+            listed: dict[int, Any] = {}
+            for part in t.partitions:
+                number = part.partition_index
+                if number not in listed:
+                    listed[number] = await self._listed(t.name, part, deadline, request.version, times[t.name, number])
                 await request.turn.pause()
-            topics.append(make(name=t.name, partitions=partitions))
+            topics.append(make(name=t.name, partitions=list(listed.values())))
         return ListOffsetsResponse(throttle_time_ms=0, topics=topics)
 
     async def leader_epochs(self, request: Request) -> Reply:

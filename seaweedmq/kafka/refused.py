@@ -14,6 +14,7 @@ from seaweedmq.kafka.wire.messages import (
     Reply,
     Request,
 )
+from seaweedmq.runtime.turns import Turn
 
 PREFERRED, UNCLEAN = 0, 1
 """Kinds of elections."""
@@ -63,22 +64,18 @@ class RefusedRoom:
         body = request.body
         if body.election_type not in (PREFERRED, UNCLEAN):
             raise KafkaRefusal(Code.INVALID_REQUEST, f"elections of type {body.election_type} are unknown: use 0 or 1")
-        results = []
-        for asked in body.topic_partitions or ():
-            results.append(self._elected(asked, body.election_type))
-            await request.turn.pause()
+        kind, turn = body.election_type, request.turn
+        results = [await self._elected(asked, kind, turn) for asked in body.topic_partitions or ()]
         return ElectLeadersResponse(throttle_time_ms=0, error_code=Code.NONE, replica_election_results=results)
 
-    def _elected(self, asked: Any, kind: int) -> Any:
+    async def _elected(self, asked: Any, kind: int, turn: Turn) -> Any:
         result = ElectLeadersResponse.ReplicaElectionResult
-        found = [(partition, *self._why_not(asked.topic, partition, kind)) for partition in asked.partitions]
-        return result(
-            topic=asked.topic,
-            partition_result=[
-                result.PartitionResult(partition_id=partition, error_code=code, error_message=why)
-                for partition, code, why in found
-            ],
-        )
+        found = []
+        for partition in asked.partitions:
+            code, why = self._why_not(asked.topic, partition, kind)
+            found.append(result.PartitionResult(partition_id=partition, error_code=code, error_message=why))
+            await turn.pause()
+        return result(topic=asked.topic, partition_result=found)
 
     def _why_not(self, topic: str, partition: int, kind: int) -> tuple[int, str]:
         try:

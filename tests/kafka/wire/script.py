@@ -10,16 +10,21 @@ from typing import Any
 from seaweedmq.kafka.server import KafkaServer, bind
 from seaweedmq.kafka.wire.messages import API, REPLIES, Handler, ProduceRequest
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.runtime.turns import Turns
 
 TIMEOUT_S = 20.0
 
 
 @contextlib.asynccontextmanager
 async def listening(
-    handlers: Mapping[int, Handler], *, in_flight_bytes_max: int | None = None, **config: Any
+    handlers: Mapping[int, Handler],
+    *,
+    in_flight_bytes_max: int | None = None,
+    turns: Turns | None = None,
+    **config: Any,
 ) -> AsyncIterator[tuple[KafkaServer, int]]:
     """A listener on a free port, with these settings."""
-    server = KafkaServer(handlers, replace(BrokerConfig(), **config), in_flight_bytes_max)
+    server = KafkaServer(handlers, replace(BrokerConfig(), **config), in_flight_bytes_max, turns)
     bound = bind("127.0.0.1", 0)
     port = bound.getsockname()[1]
     await server.start(bound)

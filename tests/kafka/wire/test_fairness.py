@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import itertools
 import struct
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -20,11 +22,13 @@ from seaweedmq.kafka.wire.messages import (
     JoinGroupRequest,
     JoinGroupResponse,
     MetadataRequest,
+    MetadataResponse,
     ProduceResponse,
     Reply,
     Request,
 )
 from seaweedmq.kafka.wire.messages import FetchRequest as Fetch
+from seaweedmq.runtime.turns import TURN_S, Turns
 from tests.kafka.wire.script import Script, framed, listening, produce, script, until
 
 KIB = 1024
@@ -227,3 +231,89 @@ async def test_what_is_received_behind_a_request_that_waits_is_little() -> None:
         await until(lambda: server.in_flight.waiting > 1)
         await asyncio.sleep(0.1)
         assert server.in_flight.taken_bytes < 256 * KIB + 20 * connection.RECEIVE_BYTES_MIN
+
+
+def many_topics(count: int) -> Any:
+    """A request that takes many turns to decode."""
+    make = MetadataRequest.MetadataRequestTopic
+    return MetadataRequest(version=9, topics=[make(version=9, name=f"t{number}") for number in range(count)])
+
+
+class Held(Turns):
+    """Turns that are over at every look, and continue nothing until they are released."""
+
+    def __init__(self) -> None:
+        super().__init__(map((TURN_S).__mul__, itertools.count()).__next__)
+        self.held: list[Callable[[], None]] = []
+        self._is_released = False
+
+    def call_next(self, work: Callable[[], None]) -> None:
+        if self._is_released:
+            super().call_next(work)
+        else:
+            self.held.append(work)
+
+    def release(self) -> None:
+        """Continue everything."""
+        self._is_released = True
+        for work in self.held:
+            super().call_next(work)
+
+
+@pytest.mark.parametrize("stage", ["decoding", "handling", "writing"])
+async def test_nothing_stays_of_a_client_that_leaves_while_its_long_request_is_paused(stage: str) -> None:
+    turns = Held()
+
+    async def pausing(request: Request) -> Reply:
+        if stage == "handling":
+            await request.turn.pause()
+        make = MetadataResponse.MetadataResponseTopic
+        topics = [make(error_code=3, name=f"t{n}", partitions=[]) for n in range(20_000)]
+        return MetadataResponse(throttle_time_ms=0, brokers=[], controller_id=-1, topics=topics)
+
+    handlers: dict[int, Handler] = {API.METADATA: pausing, API.HEARTBEAT: beat}
+    async with listening(handlers, turns=turns) as (server, port), script(port) as other:
+        async with script(port) as leaving:
+            leaving.ask(1, API.METADATA, 9, many_topics(10_000 if stage == "decoding" else 10))
+            await until(lambda: bool(turns.held))
+            assert server.in_flight.taken_bytes > 0
+            assert server.requests == (stage != "decoding")
+            await is_answered(other)
+        if stage != "decoding":  # while a request is decoded nothing is read, so that its client's end shows afterwards
+            await until(lambda: server.connections == 1)
+        turns.release()
+        await until(lambda: server.connections == 1)
+        await until(lambda: server.in_flight.taken_bytes == server.requests == 0)
+        await is_answered(other)
+
+
+async def test_deaf_consumers_are_closed_and_nothing_stays_of_their_replies() -> None:
+    waiting = 0
+
+    def taken() -> None:
+        nonlocal waiting
+        waiting -= 1
+
+    async def large(request: Request) -> Reply:
+        nonlocal waiting
+        waiting += 1
+        return EncodedReply([bytes(32 * MIB)], taken)
+
+    fetch = Fetch(version=12, max_wait_ms=0, min_bytes=0, topics=[], forgotten_topics_data=[], rack_id="")
+    handlers: dict[int, Handler] = {API.FETCH: large, API.HEARTBEAT: beat}
+    async with (
+        listening(handlers, kafka_request_read_s=0.3) as (server, port),
+        contextlib.AsyncExitStack() as stack,
+        script(port) as other,
+    ):
+        for _ in range(5):
+            deaf = await stack.enter_async_context(script(port, buffer_bytes=KIB))
+            for number in range(3):
+                deaf.ask(number, API.FETCH, 12, fetch)
+        await until(lambda: waiting > 0)
+        await is_answered(other)
+        await until(lambda: server.connections == 1)
+        assert waiting == 0, "the memory of every reply is given back"
+        assert server.requests == 0
+        assert server.in_flight.taken_bytes == 0
+        await is_answered(other)

@@ -1,0 +1,105 @@
+"""Requests of many elements give way while they are handled, wherever their elements are looped over."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from benchmarks.neighbors.requests import GROUP, OF_MANY, TOPIC
+from seaweedmq.errors import SeaweedMQError
+from seaweedmq.kafka.wire.frames import LENGTH_BYTES, read_request
+from seaweedmq.kafka.wire.messages import API, Line, Reply, Request
+from seaweedmq.model.topic import TopicName
+from seaweedmq.runtime.turns import Turn, Turns
+from tests.broker.bed import Bed, story
+from tests.kafka.office import Office, offices
+
+ELEMENTS = 3_000
+A_TURN_MAX = 1_000
+"""Elements that are looped over without a look at the turn."""
+
+
+CHEAP = frozenset(
+    {
+        API.CREATE_TOPICS,
+        API.DELETE_TOPICS,
+        API.CREATE_PARTITIONS,
+        API.INCREMENTAL_ALTER_CONFIGS,
+        API.LEAVE_GROUP,
+        API.DESCRIBE_LOG_DIRS,
+        API.OFFSET_DELETE,
+    }
+)
+"""APIs that take 10,000 elements at most, and loop over them once without a look, to count names: some 2 ms."""
+
+
+class Counting(list[Any]):
+    """Elements of a request that count how often they are looped over."""
+
+    def __init__(self, elements: list[Any], counter: "Counter") -> None:
+        super().__init__(elements)
+        self._counter = counter
+
+    def __iter__(self) -> Iterator[Any]:
+        for element in super().__iter__():
+            self._counter.add()
+            yield element
+
+
+class Counter:
+    """Elements since the last look at the turn, and the most there were."""
+
+    def __init__(self) -> None:
+        self.now = self.most = self.pauses = 0
+
+    def add(self) -> None:
+        self.now += 1
+        self.most = max(self.most, self.now)
+
+
+class CountedTurn(Turn):
+    """A turn that is asked whether it is over."""
+
+    def __init__(self, counter: Counter) -> None:
+        super().__init__(Turns(lambda: 0.0), lambda: 0.0)
+        self._counter = counter
+
+    async def pause(self) -> None:
+        self._counter.now = 0
+        self._counter.pauses += 1
+
+
+def counted(body: Any, counter: Counter) -> None:
+    """Have all arrays of a message count."""
+    for name in type(body).fields:
+        value = getattr(body, name)
+        if isinstance(value, list):
+            for element in value:
+                if hasattr(type(element), "fields"):
+                    counted(element, counter)
+            setattr(body, name, Counting(value, counter))
+
+
+async def handled(office: Office, request: Request) -> Reply:
+    reply = await office.handlers[request.api](request)
+    return await reply if request.api == API.PRODUCE else reply
+
+
+@story
+@pytest.mark.parametrize("api", [api for api in OF_MANY if api not in CHEAP], ids=lambda api: api.name)
+async def test_it_gives_way(bed: Bed, api: API) -> None:
+    (office,) = await offices(bed, 1)
+    await bed.topic(office.host, TopicName("kafka", TOPIC), partitions=1)
+    await office.ask(API.FIND_COORDINATOR, 1, key=GROUP, key_type=0)
+    data = memoryview(OF_MANY[api](ELEMENTS))[LENGTH_BYTES:]
+    counter = Counter()
+    request = read_request(data, peer="127.0.0.1:1", client_host="/127.0.0.1", connection=1, line=Line())
+    counted(request.body, counter)
+    request = replace(request, turn=CountedTurn(counter))
+    try:
+        await bed.network.spawn(office.host.owner, handled(office, request))
+    except SeaweedMQError as error:
+        pytest.fail(f"{api.name} was rejected: {error}")
+    assert counter.pauses >= ELEMENTS / A_TURN_MAX
+    assert counter.most <= A_TURN_MAX, f"{counter.most:,} elements were looped over without a look at the turn"
