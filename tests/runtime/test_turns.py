@@ -82,3 +82,30 @@ async def test_steps_are_taken_to_their_result() -> None:
         return 7
 
     assert await in_turns(steps(), endless_turn()) == 7
+
+
+async def test_one_work_claims_an_iteration_and_only_while_nothing_waits() -> None:
+    turns = Turns(Clock())
+    assert turns.claim()
+    assert not turns.claim(), "one has begun in this iteration"
+    await asyncio.sleep(0)
+    assert turns.claim()
+    await asyncio.sleep(0)
+    done = list[int]()
+    turns.call_next(lambda: done.append(1))
+    turns.call_next(lambda: done.append(2))
+    assert not turns.claim(), "it would pass those that wait"
+    while len(done) < 2:
+        assert not turns.claim()
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert turns.claim()
+
+
+async def test_a_turn_begins_anew_after_a_wait() -> None:
+    clock = Clock()
+    turn = Turns(clock).begin()
+    clock.now += TURN_S
+    assert turn.is_over
+    turn.renew()
+    assert not turn.is_over

@@ -9,6 +9,7 @@ than they are, a connection has one under way, which begins when there is memory
 
 import asyncio
 import logging
+import struct
 from collections import deque
 from functools import partial
 
@@ -22,6 +23,7 @@ from seaweedmq.runtime.turns import Turn
 
 log = logging.getLogger(__name__)
 
+_KEY = struct.Struct(">h")
 RECEIVE_BYTES = 256 * 1024
 """Of the one buffer into which all connections of a listener receive, each emptying it at once."""
 RECEIVE_BYTES_MIN = 4 * 1024
@@ -51,6 +53,33 @@ LARGE_REPLIES = frozenset(
     }
 )
 """APIs whose replies may be far larger than the requests. Fetch has memory of its own."""
+QUERIES = frozenset(
+    {
+        API.METADATA,
+        API.LIST_OFFSETS,
+        API.OFFSET_FETCH,
+        API.OFFSET_FOR_LEADER_EPOCH,
+        API.FIND_COORDINATOR,
+        API.DESCRIBE_GROUPS,
+        API.LIST_GROUPS,
+        API.DELETE_GROUPS,
+        API.OFFSET_DELETE,
+        API.CREATE_TOPICS,
+        API.DELETE_TOPICS,
+        API.CREATE_PARTITIONS,
+        API.DELETE_RECORDS,
+        API.DESCRIBE_CLUSTER,
+        API.DESCRIBE_TOPIC_PARTITIONS,
+        API.DESCRIBE_CONFIGS,
+        API.ALTER_CONFIGS,
+        API.INCREMENTAL_ALTER_CONFIGS,
+        API.DESCRIBE_LOG_DIRS,
+        API.DESCRIBE_PRODUCERS,
+        API.ELECT_LEADERS,
+    }
+)
+"""APIs of which one request begins in an iteration of the loop: many clients that repeat them wait for each other, and
+not those who move records or keep their place in a group."""
 HALF_CLOSED_S = 5.0
 """Time for answers to a client that ended its half of the connection. Nothing tells it from one that is gone."""
 
@@ -92,7 +121,7 @@ class Connection(asyncio.BufferedProtocol):
         self._will_flush = False
         self._is_draining = False
         self._is_decoding = False
-        """Whether a request is whole, and has too many elements to be decoded at once."""
+        """Whether a request is whole, and waits for a turn to be decoded."""
         self._is_closing = False
         self._active_at = self._loop.time()
         self._read_due: float | None = None
@@ -260,7 +289,10 @@ class Connection(asyncio.BufferedProtocol):
             settle=slot.settle,
             turn=turn,
         )
-        self._decode(steps, turn, slot)
+        if _KEY.unpack_from(data)[0] in QUERIES and not self._listening.turns.claim():
+            self._decode_later(steps, turn, slot)
+        else:
+            self._decode(steps, turn, slot)
 
     def _decode(self, steps: Steps[Request], turn: Turn, slot: Slot) -> None:
         """Decode a request, one of many elements in turns: what comes behind it is read afterwards."""
@@ -274,16 +306,20 @@ class Connection(asyncio.BufferedProtocol):
             self._intake_bytes = slot.held_bytes
             self.fail(str(error))
         else:
-            self._is_decoding = True
-            self._stop_reading()
-            self._listening.turns.call_next(partial(self._decode_on, steps, slot))
+            self._decode_later(steps, turn, slot)
 
-    def _decode_on(self, steps: Steps[Request], slot: Slot) -> None:
+    def _decode_later(self, steps: Steps[Request], turn: Turn, slot: Slot) -> None:
+        self._is_decoding = True
+        self._stop_reading()
+        self._listening.turns.call_next(partial(self._decode_on, steps, turn, slot))
+
+    def _decode_on(self, steps: Steps[Request], turn: Turn, slot: Slot) -> None:
         self._is_decoding = False
         if self._is_closing:
             self._free(slot)
             return
-        self._decode(steps, self._listening.turns.begin(), slot)
+        turn.renew()
+        self._decode(steps, turn, slot)
         if not self._is_decoding:
             self._loop.call_soon(self._go_on)
 

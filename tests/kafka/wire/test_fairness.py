@@ -287,6 +287,32 @@ async def test_nothing_stays_of_a_client_that_leaves_while_its_long_request_is_p
         await is_answered(other)
 
 
+async def test_many_clients_that_ask_for_metadata_wait_for_each_other_and_heartbeats_do_not() -> None:
+    turns, begun = Held(), 0
+
+    async def small(request: Request) -> Reply:
+        nonlocal begun
+        begun += 1
+        return MetadataResponse(throttle_time_ms=0, brokers=[], controller_id=-1, topics=[])
+
+    handlers: dict[int, Handler] = {API.METADATA: small, API.HEARTBEAT: beat}
+    async with (
+        listening(handlers, turns=turns) as (_, port),
+        script(port) as other,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        flooding = [await stack.enter_async_context(script(port)) for _ in range(50)]
+        for client in flooding:
+            client.ask(1, API.METADATA, 9, many_topics(1))
+        await until(lambda: begun + len(turns.held) == len(flooding))
+        assert begun < len(flooding) / 2, "one in an iteration of the loop"
+        await is_answered(other)
+        turns.release()
+        for client in flooding:
+            assert (await client.hear(API.METADATA, 9))[0] == 1
+        assert begun == len(flooding)
+
+
 async def test_deaf_consumers_are_closed_and_nothing_stays_of_their_replies() -> None:
     waiting = 0
 

@@ -93,7 +93,7 @@ async def test_others_are_answered_while_a_large_request_is_read_and_its_reply_w
         number, found = await reply
         assert (number, len(found.topics)) == (1, count)
         assert (await large.hear(API.HEARTBEAT, 4))[0] == 2, "what comes behind it is read afterwards"
-    assert len(answered) > 20, "each turn has a millisecond, and the whole takes hundreds"
+    assert len(answered) > 20, "each turn is short, and the whole takes hundreds of milliseconds"
 
 
 async def test_a_client_that_leaves_while_its_request_is_read_leaves_nothing_behind() -> None:
