@@ -8,7 +8,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """Sizes of one run. The full ones keep it under 25 minutes, the quick ones under two."""
+    """Sizes of one run. The full ones keep it under 30 minutes, the quick ones under two."""
 
     quick: bool
     directory: Path

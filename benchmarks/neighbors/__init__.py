@@ -1,5 +1,5 @@
-"""Claim: beside whatever else a broker's clients do, a heartbeat, a produce, a native publish and its delivery have a
-p99 of at most 3 times the quiet one.
+"""Claim: beside other clients a heartbeat, a produce, a native publish and its delivery have a p99 of at most 3 times
+the quiet one.
 
 Neighbors are Kafka's and native clients: each API at its largest request, 1,000 idle and 1,000 half-open connections,
 50 connections that flood.

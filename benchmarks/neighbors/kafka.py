@@ -77,4 +77,4 @@ NEIGHBORS: Mapping[str, Callable[[Addresses, Orders], int]] = {
     "kafka_flood": _flood,
     **{f"kafka_{api.name.lower()}": partial(_largest, api) for api in OF_MANY},
 }
-"""By name. Each works until it is stopped and returns the number of its requests."""
+"""Neighbors with their names. Each works until it is stopped and returns the number of its requests."""

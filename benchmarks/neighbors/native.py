@@ -98,7 +98,7 @@ async def _subscribe(addresses: Addresses, orders: Orders) -> int:
 
 
 async def _create(addresses: Addresses, orders: Orders) -> int:
-    """As many topics as one call takes, the last of which is there: all are checked, and none is made."""
+    """Create as many topics as one call takes, the last of which is there: all are checked, and none is made."""
     names = [f"neighbors/t{number}" for number in range(TOPICS_AT_ONCE_MAX - 1)]
     done = 0
     async with aio.connect(addresses.native) as client:
@@ -125,4 +125,4 @@ NEIGHBORS: Mapping[str, Callable[[Addresses, Orders], int]] = {
     "native_subscribe": partial(_on_a_loop, _subscribe),
     "native_create_topics": partial(_on_a_loop, _create),
 }
-"""By name, as ``kafka.NEIGHBORS``."""
+"""Neighbors with their names, as ``kafka.NEIGHBORS``."""

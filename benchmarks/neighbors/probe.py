@@ -1,4 +1,4 @@
-"""What is measured beside neighbors: short calls of clients that do little, one after another."""
+"""The calls that are measured beside neighbors: short ones of clients that do little, one after another."""
 
 import time
 from collections.abc import Callable, Mapping

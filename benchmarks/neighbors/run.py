@@ -21,12 +21,12 @@ class Addresses:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What the measuring process and the neighbor say to each other."""
+    """The messages between the measuring process and the neighbor."""
 
     names: "Queue[str | None]" = field(default_factory=SPAWN.Queue)
     """The neighbor to be next; None: the end."""
     requests: "Queue[int]" = field(default_factory=SPAWN.Queue)
-    """Of the last one, once it has stopped."""
+    """The number of requests of the last one, once it has stopped."""
     ready: Event = field(default_factory=SPAWN.Event)
     stop: Event = field(default_factory=SPAWN.Event)
 
@@ -38,7 +38,7 @@ def disturb(addresses: Addresses, orders: Orders) -> None:
 
 
 def all_neighbors() -> Mapping[str, Callable[[Addresses, Orders], int]]:
-    """By name."""
+    """All neighbors with their names."""
     from benchmarks.neighbors import kafka, native
 
     return {**kafka.NEIGHBORS, **native.NEIGHBORS}

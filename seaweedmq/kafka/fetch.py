@@ -239,7 +239,7 @@ class _Poll:
         request.line.grown.listen(self._grown)
 
     async def listen(self) -> None:
-        """Hear of every partition: of what is there now at once."""
+        """Count every partition, now and whenever it grows."""
         for key in self._fetched:
             self._listen(key)
             await self._request.turn.pause()

@@ -59,7 +59,7 @@ class Counter:
 
 
 class CountedTurn(Turn):
-    """A turn that is asked whether it is over."""
+    """A turn that never ends, and counts how often the work would give way."""
 
     def __init__(self, counter: Counter) -> None:
         super().__init__(Turns(lambda: 0.0), lambda: 0.0)
