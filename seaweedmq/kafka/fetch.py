@@ -199,11 +199,11 @@ class FetchRoom:
         """Read what there is now; return the bytes."""
         share = ReplyShare(bytes_max)
         for key, said in fetched.items():
+            await turn.pause()  # before it reads: one commit may have woken a thousand consumers
             if said.is_old:
                 said = fetched[key] = await self._look(key, said.want)
             if said.source is not None and said.want.offset < said.high_watermark:
                 await self._read(key, said, share, memory)
-            await turn.pause()
         return share.taken
 
     async def _read(self, key: PartitionKey, said: Fetched, share: ReplyShare, memory: ReplyMemory) -> None:

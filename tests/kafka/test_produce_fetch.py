@@ -1,6 +1,8 @@
 """Records through Kafka's door of a broker and back: from memory, logs and tables, across moves and deaths."""
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -16,13 +18,14 @@ from seaweedmq.kafka.partitions import LeaderHint, Partitions
 from seaweedmq.kafka.reading import PartitionReader
 from seaweedmq.kafka.wire import messages
 from seaweedmq.kafka.wire.codes import Code
-from seaweedmq.kafka.wire.messages import API
+from seaweedmq.kafka.wire.messages import API, Request
 from seaweedmq.model.calls import DeleteTopic, RaiseLowWatermark
 from seaweedmq.model.config import KIB, MIB
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.publish import PublishFrames
 from seaweedmq.model.topic import Scaling, TopicName
 from seaweedmq.runtime.later import Later
+from seaweedmq.runtime.turns import Turns
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import Bed, story
 from tests.kafka.doors import NO_PRODUCER, Door, batch, doors, more_doors, records_of
@@ -160,6 +163,37 @@ async def test_fetches_that_wait_for_much_read_once(bed: Bed, monkeypatch: pytes
     await door.produce("orders", 0, batch(b"x" * 1_000))
     assert [len(records_of(found.records)) for found in await asyncio.gather(*waiting)] == [19] * 3
     assert reads == [0] * 3
+
+
+@story
+async def test_consumers_that_one_commit_wakes_read_one_after_another(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door)
+    turns, events, read = Turns(bed.loop.time), list[str](), PartitionReader.read
+
+    def noted(work: Callable[[], None]) -> None:
+        events.append("waits for its turn")
+        asyncio.get_running_loop().call_later(1, work)
+
+    async def counted(self: PartitionReader, partition: Any, offset: int, *rest: Any) -> Any:
+        events.append("reads")
+        return await read(self, partition, offset, *rest)
+
+    def with_turn(self: Door, *args: Any, **fields: Any) -> Request:
+        return replace(request(self, *args, **fields), turn=turns.begin())
+
+    request = Door.request
+    monkeypatch.setattr(turns, "call_next", noted)
+    monkeypatch.setattr(PartitionReader, "read", counted)
+    monkeypatch.setattr(Door, "request", with_turn)
+    waiting = [asyncio.create_task(door.fetch("orders", 0, 0, wait_ms=60_000)) for _ in range(3)]
+    await asyncio.sleep(5)
+    assert events == []
+    await door.produce("orders", 0, batch(b"late"))
+    await asyncio.gather(*waiting)
+    assert events == ["waits for its turn"] * 3 + ["reads"] * 3
 
 
 @story

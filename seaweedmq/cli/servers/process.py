@@ -26,7 +26,7 @@ THREAD_SWITCH_INTERVAL_S = 0.0005
 
 
 GARBAGE_THRESHOLDS = (5_000, 4, 200)
-"""Objects until the first of three generations is looked through for cycles, and how often until the others are as well.
+"""Objects until the first of three generations is looked through for cycles, and how often until each of the others is.
 
 Python's 700 let a broker with 1,800 segments spend a fifth of its time on that while it opens or loses many. The first
 two together are the objects that are looked through at once: 20,000 hold the event loop for 3 ms, 400,000 for 70.
