@@ -32,6 +32,14 @@ def fresh(error: E) -> E:
     return again
 
 
+def unraised(error: E) -> E:
+    """The error itself without the frames it went through, to be stored by the function that caught it.
+
+    One of these frames is that function's, which refers to the error: both would stay until the garbage is collected.
+    """
+    return error.with_traceback(None)
+
+
 class InvalidArgument(SeaweedMQError):
     """The caller's fault: the input breaks a rule. Correct it; sending it again unchanged fails again."""
 

@@ -12,7 +12,7 @@ from seaweedmq.broker.local import LocalBroker
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.kafka.creation_quota import MINUTE_S, CreationQuota
 from seaweedmq.core.kafka.topic_ids import NO_TOPIC_ID
-from seaweedmq.errors import AlreadyExists, InvalidArgument, SeaweedMQError
+from seaweedmq.errors import AlreadyExists, InvalidArgument, SeaweedMQError, unraised
 from seaweedmq.kafka.changes import TopicChanges
 from seaweedmq.kafka.directory import Directory, PartitionedTopic
 from seaweedmq.kafka.nodes import NO_NODE, Nodes
@@ -171,7 +171,7 @@ class ClusterRoom:
                 try:
                     await self._changes.known(spec.name, CREATED_WITHIN_S)
                 except SeaweedMQError as error:
-                    failures[spec.name.name] = error
+                    failures[spec.name.name] = unraised(error)
             elif isinstance(outcome, InvalidArgument):
                 # Clients raise this code at once; they repeat the request for a minute on any other of a rule. The
                 # reply has no room for the reason.
@@ -218,7 +218,7 @@ class ClusterRoom:
         try:
             topic = self._directory.new_name(name)
         except KafkaRefusal as refusal:
-            failures[name] = refusal
+            failures[name] = unraised(refusal)
             return None
         if topic in self._directory.view.topics:
             return None

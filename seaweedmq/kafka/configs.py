@@ -14,7 +14,7 @@ from seaweedmq.core.kafka.topic_configs import (
     describe_configs,
     parse_configs,
 )
-from seaweedmq.errors import SeaweedMQError
+from seaweedmq.errors import SeaweedMQError, unraised
 from seaweedmq.kafka.changes import TopicChanges, for_each
 from seaweedmq.kafka.directory import Directory
 from seaweedmq.kafka.topics import admin_code
@@ -83,7 +83,7 @@ class ConfigsRoom:
         try:
             configs = self._described(resource.resource_type, resource.resource_name)
         except SeaweedMQError as error:
-            failure = error
+            failure = unraised(error)
         wanted = set(resource.configuration_keys or ())
         return DescribeConfigsResponse.DescribeConfigsResult(
             error_code=Code.NONE if failure is None else admin_code(failure),
@@ -169,7 +169,7 @@ class ConfigsRoom:
                     raise KafkaRefusal(Code.INVALID_REQUEST, f"resource {name} is named twice in one request")
                 await alter(resource)
             except SeaweedMQError as error:
-                failure = error
+                failure = unraised(error)
             return response.AlterConfigsResourceResponse(
                 error_code=Code.NONE if failure is None else admin_code(failure),
                 error_message=None if failure is None else str(failure),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from seaweedmq.errors import OutOfRange, SeaweedMQError
+from seaweedmq.errors import OutOfRange, SeaweedMQError, unraised
 from seaweedmq.kafka.changes import TopicChanges, for_each, patience_s
 from seaweedmq.kafka.directory import PartitionedTopic
 from seaweedmq.kafka.partitions import Partitions
@@ -47,7 +47,7 @@ class DeletionRoom:
             wanted, outcomes = await self._offsets(topic, before, turn)
             outcomes |= await self._delete(topic, wanted, timeout_s)
         except SeaweedMQError as error:
-            outcomes = {**dict.fromkeys(before, error), **outcomes}
+            outcomes = {**dict.fromkeys(before, unraised(error)), **outcomes}
         result = DeleteRecordsResponse.DeleteRecordsTopicResult
         partitions = []
         for partition in before:
@@ -75,7 +75,7 @@ class DeletionRoom:
                     raise KafkaRefusal(Code.OFFSET_OUT_OF_RANGE)
                 wanted[partition] = led.high_watermark if offset == ALL else offset
             except SeaweedMQError as error:
-                refused[partition] = error
+                refused[partition] = unraised(error)
             await turn.pause()
         return wanted, refused
 
@@ -88,7 +88,7 @@ class DeletionRoom:
             return dict(await self._changes.delete_records(topic.topic, before, timeout_s))
         except OutOfRange as error:
             if len(before) == 1:
-                return dict.fromkeys(before, error)
+                return dict.fromkeys(before, unraised(error))
         outcomes: dict[int, int | SeaweedMQError] = {}
         for partition, offset in before.items():  # which of them is it?
             outcomes |= await self._delete(topic, {partition: offset}, timeout_s)

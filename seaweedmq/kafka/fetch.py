@@ -17,7 +17,7 @@ from seaweedmq.core.kafka.fetch_session import (
     Wanted,
 )
 from seaweedmq.core.kafka.fetch_wait import FetchWait
-from seaweedmq.errors import Corrupt, OutOfRange, SeaweedMQError, Unavailable
+from seaweedmq.errors import Corrupt, OutOfRange, SeaweedMQError, Unavailable, unraised
 from seaweedmq.kafka.directory import PartitionedTopic
 from seaweedmq.kafka.fetch_memory import FetchMemory, ReplyMemory
 from seaweedmq.kafka.partitions import LeaderHint, Partitions, endpoints, key_of
@@ -189,7 +189,7 @@ class FetchRoom:
         return said
 
     def _fail(self, said: Fetched, topic: PartitionedTopic | None, error: SeaweedMQError) -> None:
-        said.error, said.source = error, None
+        said.error, said.source = unraised(error), None
         said.high_watermark = said.log_start = NO_OFFSET
         said.hint = None if topic is None else self._partitions.hint(topic, said.partition, error)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from seaweedmq.broker.local import LocalPartition
 from seaweedmq.core.kafka.epochs import NO_EPOCH, NO_OFFSET, end_of_epoch, epoch_of
-from seaweedmq.errors import DeadlineExceeded, SeaweedMQError
+from seaweedmq.errors import DeadlineExceeded, SeaweedMQError, unraised
 from seaweedmq.kafka.partitions import Partitions
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import KafkaRefusal, code_of
@@ -91,7 +91,7 @@ class OffsetsRoom:
                 offset, time_ms = await self._offset(partition, part.timestamp)
             epoch = NO_EPOCH if offset == NO_OFFSET else epoch_of(partition.lineage(), offset)
         except SeaweedMQError as failure:
-            error = failure
+            error = unraised(failure)
         except TimeoutError:
             error = DeadlineExceeded(f"{name}: the search took too long")
         return make(

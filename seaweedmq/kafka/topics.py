@@ -9,7 +9,7 @@ from seaweedmq.core.kafka.config_values import ConfigMisnamed, InvalidConfig
 from seaweedmq.core.kafka.topic_configs import change_of, configs_of, describe_configs, parse_configs, spec_of
 from seaweedmq.core.kafka.topic_ids import NO_TOPIC_ID, topic_id_of
 from seaweedmq.core.lineage.topology import REPLICAS_MAX
-from seaweedmq.errors import InvalidArgument, SeaweedMQError
+from seaweedmq.errors import InvalidArgument, SeaweedMQError, unraised
 from seaweedmq.kafka.changes import TopicChanges, for_each, patience_s
 from seaweedmq.kafka.cluster import default_replicas, staying_brokers
 from seaweedmq.kafka.directory import Directory, PartitionedTopic
@@ -87,7 +87,7 @@ class TopicsRoom:
                     raise _named_twice(topic.name)
                 outcomes[topic.name] = self._spec(topic)
             except SeaweedMQError as error:
-                outcomes[topic.name] = error
+                outcomes[topic.name] = unraised(error)
             await request.turn.pause()
         if not body.validate_only:
             specs = {name: spec for name, spec in outcomes.items() if isinstance(spec, TopicSpec)}
@@ -223,7 +223,7 @@ class TopicsRoom:
             try:
                 await self._changes.delete(found.topic, timeout_s)
             except SeaweedMQError as error:
-                failure = error
+                failure = unraised(error)
         return DeleteTopicsResponse.DeletableTopicResult(
             name=name,
             topic_id=(topic_id or NO_TOPIC_ID).hex(),
@@ -246,7 +246,7 @@ class TopicsRoom:
                     raise _named_twice(name or (topic_id or b"").hex())
                 found[mention] = self._directory.find(name if topic_id is None else topic_id)  # type: ignore[arg-type]
             except KafkaRefusal as error:
-                found[mention] = error
+                found[mention] = unraised(error)
             await turn.pause()
         for (name, _), topic in list(found.items()):
             if name is not None and isinstance(topic, PartitionedTopic) and (None, topic.id) in found:
@@ -269,7 +269,7 @@ class TopicsRoom:
                     raise _named_twice(topic.name)
                 await self._grow(topic, body.validate_only, patience_s(body.timeout_ms))
             except SeaweedMQError as error:
-                failure = error
+                failure = unraised(error)
             return CreatePartitionsResponse.CreatePartitionsTopicResult(
                 name=topic.name,
                 error_code=Code.NONE if failure is None else admin_code(failure),

@@ -1,5 +1,6 @@
 """Requests of many elements give way while they are handled, wherever their elements are looped over."""
 
+import gc
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ from tests.broker.bed import Bed, story
 from tests.kafka.office import Office, offices
 
 ELEMENTS = 3_000
+GARBAGE_ELEMENTS = 500
 A_TURN_MAX = 1_000
 """Elements that are looped over without a look at the turn."""
 
@@ -103,3 +105,23 @@ async def test_it_gives_way(bed: Bed, api: API) -> None:
         pytest.fail(f"{api.name} was rejected: {error}")
     assert counter.pauses >= ELEMENTS / A_TURN_MAX
     assert counter.most <= A_TURN_MAX, f"{counter.most:,} elements were looped over without a look at the turn"
+
+
+@story
+@pytest.mark.parametrize("api", list(OF_MANY), ids=lambda api: api.name)
+async def test_it_leaves_no_garbage_in_cycles(bed: Bed, api: API) -> None:
+    """Errors that refer to the frames that hold them would stay, and a million of them hold the loop for a second."""
+    (office,) = await offices(bed, 1)
+    await bed.topic(office.host, TopicName("kafka", TOPIC), partitions=1)
+    await office.ask(API.FIND_COORDINATOR, 1, key=GROUP, key_type=0)
+    data = memoryview(OF_MANY[api](GARBAGE_ELEMENTS))[LENGTH_BYTES:]
+    gc.collect()
+    gc.disable()
+    try:
+        request = read_request(data, peer="127.0.0.1:1", client_host="/127.0.0.1", connection=1, line=Line())
+        await bed.network.spawn(office.host.owner, handled(office, request))
+        del request
+        left = gc.collect()
+    finally:
+        gc.enable()
+    assert left < GARBAGE_ELEMENTS, f"{left:,} objects of {GARBAGE_ELEMENTS:,} elements"
