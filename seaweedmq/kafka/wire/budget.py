@@ -151,6 +151,8 @@ class RequestMemory:
         self.pooled = 0
         self.reserved = 0
         self._shares = 0
+        self._each = GUARANTEED_BYTES
+        """Bytes that are guaranteed to each share."""
         self._holder: Share | None = None
         """The share that the reserved part serves."""
         self._is_growing = False
@@ -176,6 +178,7 @@ class RequestMemory:
     def open(self, owner: ShareOwner) -> Share:
         """Return the share of a new connection."""
         self._shares += 1
+        self._divide()
         return Share(self, owner)
 
     def free_of(self, share: Share) -> int:
@@ -185,6 +188,10 @@ class RequestMemory:
     def take(self, share: Share, size: int, is_guaranteed: bool) -> bool:
         """See :meth:`Share.take`."""
         assert not share.wanted, "a share waits for one amount at a time"
+        if is_guaranteed and size <= self._each - share.guaranteed:  # most requests: no others are concerned
+            share.guaranteed += size
+            self.guaranteed += size
+            return True
         if self._holder is None:
             assert not self._waiting
             if not self._fits(share, size, is_guaranteed):
@@ -205,9 +212,18 @@ class RequestMemory:
             guaranteed = min(size, self._guarantee_left(share))
             self._count(share, guaranteed, size - guaranteed)
 
+    def _divide(self) -> None:
+        self._each = min(GUARANTEED_BYTES, self.guaranteed_max // max(1, self._shares))
+
     def give(self, share: Share, size: int) -> None:
         """See :meth:`Share.give`."""
         assert 0 <= size <= share.held_bytes, f"{size - share.held_bytes} bytes were given back twice"
+        if not share.pooled and not share.reserved:
+            share.guaranteed -= size
+            self.guaranteed -= size
+            if self._waiting:
+                self._serve()
+            return
         pooled = min(size, share.pooled)
         guaranteed = min(size - pooled, share.guaranteed)
         reserved = size - pooled - guaranteed
@@ -241,6 +257,7 @@ class RequestMemory:
     def close(self, share: Share) -> None:
         """See :meth:`Share.close`."""
         self._shares -= 1
+        self._divide()
         share.owner = None  # a ring would wait for the collector
         self.stop_waiting(share)
         if self.end_request(share):
@@ -255,8 +272,7 @@ class RequestMemory:
             share.press(now)
 
     def _guarantee_left(self, share: Share) -> int:
-        each = min(GUARANTEED_BYTES, self.guaranteed_max // max(1, self._shares))
-        return max(0, each - share.guaranteed)
+        return max(0, self._each - share.guaranteed)
 
     def _fits(self, share: Share, size: int, is_guaranteed: bool) -> bool:
         rest = size - (self._guarantee_left(share) if is_guaranteed else 0)
