@@ -3,7 +3,8 @@
 The layouts are kafka-python's schemas, and so are the objects that are made. Its own decoder trusts the counts and
 lengths it reads, takes what is cut off for whole, and copies records; this one is for bytes from anywhere.
 
-A request of many elements takes long, so that it is decoded step by step: each ``yield`` is a chance to give way.
+A request of many elements takes long, so that it is decoded step by step: each ``yield`` is a chance to give way. One
+of few elements, as most are, is decoded without the cost of that.
 """
 
 import struct
@@ -43,10 +44,14 @@ class Malformed(ProtocolViolation):
     """Bytes that are no message of this API and version."""
 
 
+class _Many(Exception):
+    """A message has more elements than are decoded at once."""
+
+
 class _Cursor:
     """A position in the bytes of one message."""
 
-    __slots__ = ("data", "elements_left", "elements_max", "end", "position", "since")
+    __slots__ = ("data", "elements_left", "elements_max", "end", "is_short", "position", "since")
 
     def __init__(self, data: memoryview, elements_max: int = ELEMENTS_MAX) -> None:
         self.data = data
@@ -55,6 +60,8 @@ class _Cursor:
         self.elements_left = self.elements_max = elements_max
         self.since = 0
         """Elements decoded since the last step."""
+        self.is_short = False
+        """Whether a message of more elements is not refused, but decoded in another way."""
 
     def take(self, size: int) -> memoryview:
         start = self.position
@@ -73,6 +80,8 @@ class _Cursor:
     def count(self, elements: int) -> None:
         self.elements_left -= elements
         if self.elements_left < 0:
+            if self.is_short:
+                raise _Many
             raise Malformed(f"more than {self.elements_max:,} elements in one request: send several requests")
 
     def is_due(self, elements: int) -> bool:
@@ -103,12 +112,14 @@ _Read: TypeAlias = Callable[[_Cursor], Any]
 
 
 class _Reader(NamedTuple):
-    """A reader of one value: ``read`` at once, or ``steps`` where it has arrays. One of them is None."""
+    """A reader of one value: ``read`` at once, and ``steps`` where it has arrays, which may be long."""
 
-    read: _Read | None
+    read: _Read
     steps: Callable[[_Cursor], Steps[Any]] | None = None
 
 
+_UNPACKED = _Reader(lambda cursor: None)
+"""In the place of a reader for a run of numbers."""
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
@@ -127,6 +138,18 @@ def decode(message: Any, version: int, data: memoryview) -> Any:
     return at_once(decoding(message, version, data))[0]
 
 
+def decode_few(message: Any, version: int, data: memoryview) -> tuple[Any, int] | None:
+    """Decode a message of few elements at once, or return None if it has many. See :func:`decoding`."""
+    cursor = _Cursor(data, ELEMENTS_A_STEP)
+    cursor.is_short = True
+    try:
+        found = _message(message, version).read(cursor)
+    except _Many:
+        return None
+    found._header = None  # noqa: SLF001 - as in `decoding`
+    return found, ELEMENTS_A_STEP - cursor.elements_left
+
+
 def decoding(message: Any, version: int, data: memoryview, elements_max: int = ELEMENTS_MAX) -> Steps[tuple[Any, int]]:
     """Decode a message of a kafka-python class in steps; ``records`` are views of the bytes, not copies.
 
@@ -143,9 +166,8 @@ def decoding(message: Any, version: int, data: memoryview, elements_max: int = E
 
 
 def _all_of(reader: _Reader, cursor: _Cursor) -> Steps[Any]:
-    if reader.read is not None:
+    if reader.steps is None:
         return reader.read(cursor)
-    assert reader.steps is not None
     return (yield from reader.steps(cursor))
 
 
@@ -180,7 +202,7 @@ def _struct(made: Any, fields: Sequence[Any], version: int, flexible: bool) -> _
     def end_run() -> None:
         if run:
             form = struct.Struct(">" + "".join(_FORMATS[field.type_str] for field in run))
-            parts.append((tuple(field.name for field in run), form, _Reader(None)))
+            parts.append((tuple(field.name for field in run), form, _UNPACKED))
             run.clear()
 
     tagged = dict[int, tuple[str, _Reader]]()
@@ -209,7 +231,7 @@ def _struct(made: Any, fields: Sequence[Any], version: int, flexible: bool) -> _
             if form is not None:
                 for name, value in zip(names, cursor.unpack(form), strict=True):
                     setattr(found, name, value)
-            elif one is not None:
+            else:
                 setattr(found, names[0], one(cursor))
         if tags is not None:
             tags(cursor, found)
@@ -221,16 +243,16 @@ def _struct(made: Any, fields: Sequence[Any], version: int, flexible: bool) -> _
             if form is not None:
                 for name, value in zip(names, cursor.unpack(form), strict=True):
                     setattr(found, name, value)
-            elif one is not None:
-                setattr(found, names[0], one(cursor))
             elif in_steps is not None:
                 setattr(found, names[0], (yield from in_steps(cursor)))
+            else:
+                setattr(found, names[0], one(cursor))
         if tags is not None:
             tags(cursor, found)
         return found
 
     has_arrays = any(part.steps is not None for _, _, part in parts)
-    return _Reader(None, steps) if has_arrays else _Reader(read)
+    return _Reader(read, steps if has_arrays else None)
 
 
 def _is_number(field: Any) -> bool:
@@ -254,42 +276,58 @@ def _field(field: Any, version: int, flexible: bool) -> _Reader:
 
 
 def _nullable_struct(one: _Reader) -> _Reader:
+    def read(cursor: _Cursor) -> Any:
+        (present,) = cursor.unpack(_INT8)
+        return None if present < 0 else one.read(cursor)
+
     def steps(cursor: _Cursor) -> Steps[Any]:
         (present,) = cursor.unpack(_INT8)
         return None if present < 0 else (yield from _all_of(one, cursor))
 
-    return _Reader(None, steps)
+    return _Reader(read, steps)
 
 
 _INT8 = struct.Struct(">b")
 
 
 def _array(name: str, item: _Reader, least: int, nullable: bool, flexible: bool) -> _Reader:
-    def steps(cursor: _Cursor) -> Steps[list[Any] | None]:
+    read_item, item_steps = item
+
+    def length(cursor: _Cursor) -> int:
+        """-1: null."""
         count = cursor.varint() - 1 if flexible else cursor.unpack(_INT32)[0]
         if count < 0:
             if count == -1 and nullable:
-                return None
+                return -1
             raise Malformed(f"{name} has {count} elements")
         if count * least > cursor.end - cursor.position:
             raise Malformed(f"{name} has {count:,} elements in {cursor.end - cursor.position:,} bytes")
         cursor.count(count)
+        return int(count)
+
+    def read(cursor: _Cursor) -> list[Any] | None:
+        count = length(cursor)
+        return None if count < 0 else [read_item(cursor) for _ in range(count)]
+
+    def steps(cursor: _Cursor) -> Steps[list[Any] | None]:
+        count = length(cursor)
+        if count < 0:
+            return None
         found: list[Any] = []
-        read, in_steps = item
-        if read is not None:
+        if item_steps is None:
             while len(found) < count:
                 more = min(ELEMENTS_A_STEP, count - len(found))
-                found += [read(cursor) for _ in range(more)]
+                found += [read_item(cursor) for _ in range(more)]
                 if cursor.is_due(more):
                     yield
-        elif in_steps is not None:
+        else:
             for _ in range(count):
-                found.append((yield from in_steps(cursor)))
+                found.append((yield from item_steps(cursor)))
                 if cursor.is_due(1):
                     yield
         return found
 
-    return _Reader(None, steps)
+    return _Reader(read, steps)
 
 
 def _simple(field: Any, nullable: bool, flexible: bool) -> _Read:
@@ -344,7 +382,7 @@ def _tags(known: dict[int, tuple[str, _Reader]]) -> Callable[[_Cursor, Any], Non
                 cursor.take(size)
                 continue
             name, one = known[tag]
-            setattr(found, name, at_once(_all_of(one, cursor)))
+            setattr(found, name, one.read(cursor))
             if cursor.position != start + size:
                 raise Malformed(f"tagged field {name} takes {cursor.position - start} bytes, not {size}")
 

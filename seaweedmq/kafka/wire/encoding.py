@@ -5,6 +5,7 @@ Its encoder of a whole message is fast, some microseconds for an element, and ta
 
 import struct
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Final
 
 from seaweedmq.kafka.wire.fields import count
@@ -26,18 +27,24 @@ def encoding(reply: Any, version: int) -> Iterator[bytes]:
 
 
 def _counted(value: Any, counted: int) -> int:
-    for field in value.fields.values():
+    for name, has_more in _arrays(type(value)):
+        elements = getattr(value, name, None) or ()
+        counted += len(elements)
+        if has_more:
+            for element in elements:
+                if counted >= LARGE_ELEMENTS:
+                    break
+                counted = _counted(element, counted)
         if counted >= LARGE_ELEMENTS:
             break
-        if field.is_array() or field.is_struct_array():
-            elements = getattr(value, field.name, None) or ()
-            counted += len(elements)
-            if field.is_struct_array() and _has_arrays(field):
-                for element in elements:
-                    if counted >= LARGE_ELEMENTS:
-                        break
-                    counted = _counted(element, counted)
     return counted
+
+
+@cache
+def _arrays(kind: Any) -> tuple[tuple[str, bool], ...]:
+    """The arrays of a class of messages: their names, and whether their elements have arrays."""
+    arrays = (field for field in kind.fields.values() if field.is_array() or field.is_struct_array())
+    return tuple((field.name, field.is_struct_array() and _has_arrays(field)) for field in arrays)
 
 
 def _has_arrays(field: Any) -> bool:

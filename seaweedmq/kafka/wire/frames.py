@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from seaweedmq.errors import Unsupported
-from seaweedmq.kafka.wire.decoding import ELEMENTS_MAX, Malformed, Steps, at_once, decoding, skip_tags, text_of
+from seaweedmq.kafka.wire.decoding import (
+    ELEMENTS_MAX,
+    Malformed,
+    Steps,
+    at_once,
+    decode_few,
+    decoding,
+    skip_tags,
+    text_of,
+)
 from seaweedmq.kafka.wire.encoding import encoding
 from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, Buffer, EncodedReply, Line, Reply, Request, nothing
 from seaweedmq.kafka.wire.versions import is_advertised, name_of
@@ -91,7 +100,8 @@ def reading(
         if message.flexible_version_q(version):
             position = skip_tags(data, position)
         try:
-            body, elements = yield from decoding(message, version, data[position:], elements_max(key))
+            few = decode_few(message, version, data[position:])
+            body, elements = few or (yield from decoding(message, version, data[position:], elements_max(key)))
         except Malformed as error:
             raise Malformed(f"{name_of(key)} version {version}: {error}") from None
     return Request(
