@@ -40,6 +40,7 @@ from seaweedmq.model.calls import ReportEmptied, ReportSuspicions
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.kafka_group_admin import groups_topic
 from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentStore, TableConverter
+from seaweedmq.runtime.log_together import LogTogether
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.runtime.supervision import Supervisor
@@ -107,6 +108,7 @@ class Broker:
         self._producers = ProducerPool.of(config)
         self._sync_rounds = SyncRounds(config.flush_interval_s)
         self._suspicions = Suspicions(self._report_suspicions, self._supervisor.brief)
+        self._lost_followers = LogTogether(log)
         self.stream_memory = StreamMemory(self._memory.logs, self._memory.intake, COPIES * config.frame_bytes_max)
         self._owned = OwnedSegments(self._view, term=lambda: self._membership.term, context=self._segment_context)
         starts = StartOffsets(self._view, store, self._supervisor.brief)
@@ -334,5 +336,6 @@ class Broker:
             spawn=self._supervisor.brief,
             dial=self._dial,
             suspicions=self._suspicions,
+            lost_followers=self._lost_followers,
             provenance=lambda segment: provenance(segment, self._view.segments_of(segment.topic)),
         )

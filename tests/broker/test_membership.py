@@ -11,6 +11,7 @@ from seaweedmq.model.calls import DeleteTopic, DescribeTopic, LocalStats, Seal
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.publish import PublishAck, PublishOpen, PublishSealed
 from seaweedmq.model.topic import Durability
+from seaweedmq.runtime.log_together import NAMED_MAX
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import CONFIG, NAME, TTL_S, Bed, Host, Publishing, story, values
 
@@ -175,6 +176,24 @@ async def test_a_killed_broker_is_replaced_within_its_lease_and_publishers_learn
     stranger = other.publish_stream()
     await stranger.send(replace(OPEN, producer_id=9))
     assert (await stranger.receive()).next_sequence == 0
+
+
+@story
+async def test_a_dead_broker_is_one_line_in_the_log_of_each_other_one(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    hosts = await bed.cluster(3)
+    await bed.topic(hosts[0], segments=24, replicas=3)
+    await bed.until(lambda: sum(len(h.inspect.segments) for h in hosts) == 24)
+    victim = next(h for h in hosts if not h.inspect.leads)
+    dead = victim.broker.id
+    lost = sum(segment.primary != dead for segment in hosts[0].inspect.view.open_of(NAME).values())
+    victim.kill()
+    await asyncio.sleep(1)
+    ending = f" more: lost follower {dead}: the connection to the broker was lost"
+    lines = [message.removesuffix(ending) for message in caplog.messages if message.endswith(ending)]
+    assert len(lines) == 2
+    assert sum(int(line.split(" and ")[1]) + NAMED_MAX for line in lines) == lost
 
 
 @story

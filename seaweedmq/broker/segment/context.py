@@ -12,6 +12,7 @@ from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.segment import Segment
 from seaweedmq.ports import BrokerApi, Environment, SegmentStore
+from seaweedmq.runtime.log_together import LogTogether
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,5 +35,7 @@ class SegmentContext:
     dial: Callable[[str], BrokerApi]
     """Another broker by id; Unavailable if it is gone."""
     suspicions: Suspicions
+    lost_followers: LogTogether
+    """Log of lost followers: a dead broker is lost to thousands of segments at a time."""
     provenance: Callable[[Segment], Sequence[Segment]]
     """The segments that a log file of a segment records: see ``core.lineage.provenance``."""

@@ -101,7 +101,7 @@ class Followers:
         except SeaweedMQError as error:
             # Nothing failed if the follower left in good order, or its topic was deleted.
             level = logging.INFO if isinstance(error, NotFound) else logging.WARNING
-            log.log(level, "%s: lost follower %s: %s", self._segment, link.follower, error)
+            self._context.lost_followers.add(level, self._segment, f"lost follower {link.follower}: {error}")
             self._on_lost(link.follower, error)
             await self._ask_for_successor(link.follower, str(error))
 
