@@ -11,7 +11,8 @@ from seaweedmq.broker.leader.placement import Placement
 from seaweedmq.broker.leader.sealer import Unrecoverable
 from seaweedmq.broker.leader.succession import Step, Succession
 from seaweedmq.core.lineage.problems import problem_of, retry_pause_s
-from seaweedmq.core.lineage.repair import Repair, reinforcements, repairs
+from seaweedmq.core.lineage.repair import Repair, repairs
+from seaweedmq.core.lineage.short_segments import ShortSegments
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import TopicName
@@ -52,8 +53,11 @@ class Repairs:
         """The last segment that was replaced for want of replicas."""
         self._unseen: dict[SegmentId, None] = {}
         """What is to be looked at. Open segments that are neither in it nor being replaced are well."""
-        self._short: dict[SegmentId, None] = {}
-        """Open segments with fewer replicas than their topic asks for; some that were."""
+        self._short = ShortSegments()
+        self._noted: dict[TopicName, set[SegmentId]] = {}
+        """Open segments of which anything above is noted, by topic: a look costs what changed, not what is noted."""
+        self._renoted: set[TopicName] = set()
+        """Topics of which something was noted since the last look."""
         self._brokers: tuple[frozenset[str], frozenset[str]] | None = None
         """Those that lived, and those that were being drained, when all segments were looked at last."""
         self._limits: dict[str, asyncio.Semaphore] = {}
@@ -63,8 +67,9 @@ class Repairs:
 
     def add(self, segment: Segment) -> None:
         """The replicas of an open segment lost each other, or it was sealed and has no successor."""
-        if self._metadata.view.segment(segment.key) == segment:
+        if segment.is_open and self._metadata.view.segment(segment.key) == segment:
             self._broken.add(segment.key)
+            self._note(segment.key)
             self._see_again(segment.key)
 
     async def run(self, succession: Succession) -> None:
@@ -89,9 +94,10 @@ class Repairs:
         placement, live = self._placement, self._metadata.view.brokers
         placement.forget_the_old()
         brokers = frozenset(live), frozenset(placement.draining)
+        touched = list(touched)
         self._learn(touched if brokers == self._brokers else list(self._metadata.view.open_segments))
         self._brokers = brokers
-        self._forget_closed()
+        self._forget_closed(touched)
         self._limits = {b: limit for b, limit in self._limits.items() if not b or b in live}
         if not placement.somebody_is_free:
             return []  # the last brokers leave: what they had stays theirs until one comes
@@ -100,9 +106,14 @@ class Repairs:
         found = repairs(seeing, live, draining=brokers[1], suspected=placement.suspects, broken=self._broken)
         if not found and not self._replacing - self._failed and self._reinforced not in self._replacing:
             # One at a time: the others stay readable and writable meanwhile.
-            short = self._open(k for k in self._short if k not in self._not_before and k not in self._replacing)
-            found = reinforcements(short, self._metadata.view.topics, len(live.keys() - placement.shunned))[:1]
-            self._reinforced = found[0].segment.key if found else None
+            reinforced = self._short.next(
+                len(live.keys() - placement.shunned),
+                self._metadata.view.topics,
+                self._open_segment,
+                self._replacing.union(self._not_before),
+            )
+            self._reinforced = None if reinforced is None else reinforced.segment.key
+            found = [] if reinforced is None else [reinforced]
         return found
 
     def _learn(self, names: Iterable[TopicName]) -> None:
@@ -115,23 +126,38 @@ class Repairs:
             for segment in view.open_of(name).values():
                 self._unseen[segment.key] = None
                 if len(segment.replicas) < topic.replicas:
-                    self._short[segment.key] = None
+                    self._short.add(segment.key)
+                    self._note(segment.key)
 
     def _open(self, keys: Iterable[SegmentId]) -> list[Segment]:
         """Those of the segments that are open, and whose topics are there."""
-        view = self._metadata.view
-        found = [view.segment(key) for key in keys if key.topic in view.topics]
-        return [segment for segment in found if segment is not None and segment.is_open]
+        return [segment for segment in map(self._open_segment, keys) if segment is not None]
 
-    def _forget_closed(self) -> None:
-        """What was noted of segments that are not open any more, and pauses that are over."""
+    def _open_segment(self, key: SegmentId) -> Segment | None:
+        view = self._metadata.view
+        segment = view.segment(key) if key.topic in view.topics else None
+        return segment if segment is not None and segment.is_open else None
+
+    def _note(self, key: SegmentId) -> None:
+        self._noted.setdefault(key.topic, set()).add(key)
+        self._renoted.add(key.topic)
+
+    def _forget_closed(self, touched: Iterable[TopicName]) -> None:
+        """Forget what was noted of segments that are not open any more, and pauses that are over."""
+        for name in self._renoted.union(touched):
+            noted = self._noted.pop(name, set())
+            still = {segment.key for segment in self._open(noted)}
+            for key in noted - still:
+                self._broken.discard(key)
+                self._failed.discard(key)
+                self._short.forget(key)
+                self._attempts.pop(key, None)
+                self._not_before.pop(key, None)
+            if still:
+                self._noted[name] = still
+        self._renoted.clear()
         now = asyncio.get_running_loop().time()
-        self._broken = {segment.key for segment in self._open(self._broken)}
-        self._failed = {segment.key for segment in self._open(self._failed)}
-        self._short = {segment.key: None for segment in self._open(self._short)}
-        waiting = {segment.key for segment in self._open(self._not_before)}
-        self._attempts = {segment.key: self._attempts[segment.key] for segment in self._open(self._attempts)}
-        self._not_before = {key: at for key, at in self._not_before.items() if key in waiting and at > now}
+        self._not_before = {key: at for key, at in self._not_before.items() if at > now}
 
     async def carry_out(self, succession: Succession, repair: Repair) -> None:
         """Replace the segment once there is a turn for it; what fails is logged, and due again after a pause."""
@@ -175,6 +201,7 @@ class Repairs:
     def _pause(self, key: SegmentId, pause_s: float) -> None:
         """Let nothing else wait for the segment, whose replacement failed and is due again after the pause."""
         self._failed.add(key)
+        self._note(key)
         self._not_before[key] = asyncio.get_running_loop().time() + pause_s
 
     def _ended(self, key: SegmentId, _: "asyncio.Task[None]") -> None:
