@@ -16,10 +16,18 @@ from seaweedmq.runtime.retrying import backoff, retrying
 
 GATHER_S = 0.02
 """Least time between two calls: more topics may be wanted, and more may have changed, at the same time."""
+TOPICS_PER_S = 5_000
+"""Most topics that calls name in a second. Each call names all of them: while thousands change one after another, calls
+at every change would cost the square of their number."""
 PATIENCE_S = 1.0
 """How long a broker waits for a change. A frozen one is noticed that much later."""
 PAUSE_S_MIN, PAUSE_S_MAX = 0.05, 1.0
 """After a broker that does not answer, before the next one is asked: a random time up to a bound that doubles."""
+
+
+def pause_s(topics: int) -> float:
+    """Return the pause before a call that names so many topics."""
+    return max(GATHER_S, topics / TOPICS_PER_S)
 
 
 class Known(Protocol):
@@ -83,7 +91,7 @@ class TopicNews:
         # Whatever a broker refuses is told to those who ask for a topic by itself, as all do when nothing is told.
         asking = retrying(backoff(self._rng, PAUSE_S_MIN, PAUSE_S_MAX), on=SeaweedMQError)
         while self._still_wanted():
-            await asyncio.sleep(GATHER_S)
+            await asyncio.sleep(pause_s(len(self._wanted)))
             await asking(self._ask_once)
 
     def _still_wanted(self) -> bool:

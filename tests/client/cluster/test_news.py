@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from seaweedmq.client.cluster.news import GATHER_S, PATIENCE_S, TopicNews
+from seaweedmq.client.cluster.news import GATHER_S, PATIENCE_S, TOPICS_PER_S, TopicNews
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.calls import AWAITED_AT_ONCE_MAX, AwaitedTopic, AwaitTopics, ToldTopics
 from seaweedmq.model.description import IDS_MAX, TopicDescription
@@ -116,6 +116,18 @@ async def test_many_topics_are_asked_about_in_one_call_and_told_of_as_they_chang
     await until(lambda: first.revision == 7)
     assert [a.above for a in broker.asked[1].topics] == [5, 1, 6]
     assert len(broker.asked) <= 3, "nobody asks again and again"
+    await news.close()
+
+
+async def test_thousands_of_topics_that_change_one_after_another_take_few_calls(broker: Broker) -> None:
+    views = [View(n) for n in range(1_000)]
+    news = wanting(broker, *views)
+    for view in views[:100]:
+        await asyncio.sleep(0.01)
+        broker.change(view, 2)
+    await until(lambda: views[99].revision == 2)
+    assert len(broker.asked) <= 1 + 1.2 * TOPICS_PER_S / len(views)
+    assert all(view.revision == 2 for view in views[:100])
     await news.close()
 
 
