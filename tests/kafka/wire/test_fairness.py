@@ -221,7 +221,8 @@ async def test_what_is_received_behind_a_request_that_waits_is_little() -> None:
         return await asyncio.Event().wait()
 
     fetch = Fetch(version=12, max_wait_ms=0, min_bytes=0, topics=[], forgotten_topics_data=[], rack_id="")
-    many = b"".join(framed(number, API.FETCH, 12, fetch) for number in range(20_000))
+    one = framed(0, API.FETCH, 12, fetch)
+    many = b"".join(one[:8] + struct.pack(">i", number) + one[12:] for number in range(20_000))
     async with (
         listening({API.FETCH: never}, in_flight_bytes_max=256 * KIB) as (server, port),
         contextlib.AsyncExitStack() as stack,
