@@ -21,9 +21,10 @@ async def listening(
     *,
     in_flight_bytes_max: int | None = None,
     turns: Turns | None = None,
+    grace_s: float = 5.0,
     **config: Any,
 ) -> AsyncIterator[tuple[KafkaServer, int]]:
-    """A listener on a free port, with these settings."""
+    """Serve on a free port with these settings, and cancel what is not answered ``grace_s`` after the block."""
     server = KafkaServer(handlers, replace(BrokerConfig(), **config), in_flight_bytes_max, turns)
     bound = bind("127.0.0.1", 0)
     port = bound.getsockname()[1]
@@ -31,7 +32,7 @@ async def listening(
     try:
         yield server, port
     finally:
-        await server.stop(5.0)
+        await server.stop(grace_s)
         assert server.connections == 0
         assert server.requests == 0
         assert server.in_flight.taken_bytes == 0

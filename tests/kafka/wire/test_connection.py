@@ -100,7 +100,7 @@ async def test_a_heartbeat_counts_while_a_fetch_and_a_join_wait() -> None:
         raise AssertionError
 
     handlers = {API.FETCH: waits, API.JOIN_GROUP: waits, API.HEARTBEAT: beaten}
-    async with listening(handlers) as (server, port), script(port) as client:
+    async with listening(handlers, grace_s=0.1) as (server, port), script(port) as client:
         join = JoinGroupRequest(version=5, group_id="g", session_timeout_ms=1, rebalance_timeout_ms=1, protocols=[])
         client.ask(1, API.JOIN_GROUP, 5, join)
         client.ask(2, API.FETCH, 12, fetch())
@@ -124,7 +124,7 @@ async def test_a_request_that_waits_for_long_hears_what_comes_behind_it(is_at_on
         return committed()
 
     handlers = {API.FETCH: waits, API.PRODUCE: appended, API.HEARTBEAT: beat}
-    async with listening(handlers) as (_, port), script(port) as client:
+    async with listening(handlers, grace_s=0.1) as (_, port), script(port) as client:
         client.ask(1, API.FETCH, 12, fetch())
         client.ask(2, API.FETCH, 12, fetch())
         client.ask(3, API.PRODUCE, 9, produce())

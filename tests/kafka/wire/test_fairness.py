@@ -224,7 +224,7 @@ async def test_what_is_received_behind_a_request_that_waits_is_little() -> None:
     one = framed(0, API.FETCH, 12, fetch)
     many = b"".join(one[:8] + struct.pack(">i", number) + one[12:] for number in range(20_000))
     async with (
-        listening({API.FETCH: never}, in_flight_bytes_max=256 * KIB) as (server, port),
+        listening({API.FETCH: never}, in_flight_bytes_max=256 * KIB, grace_s=0.1) as (server, port),
         contextlib.AsyncExitStack() as stack,
     ):
         for _ in range(20):
