@@ -28,7 +28,7 @@ class ShortSegments:
         self._unseen[key] = None
 
     def forget(self, key: SegmentId) -> None:
-        """Forget a segment that is closed; one that is not known is no error."""
+        """Forget a segment that is closed, whether it is known or not."""
         self._settled.pop(key, None)
         self._unseen.pop(key, None)
 
