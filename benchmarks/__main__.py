@@ -39,6 +39,7 @@ SUITES = (
     "catchup",
     "spark",
     "topics",
+    "open-segments",
     "startup",
     "memory",
     "balancer",

@@ -13,9 +13,10 @@ import pytest
 from benchmarks import scale
 from benchmarks.__main__ import ON_REQUEST, SUITES
 from benchmarks.data import RECORD, random_table, text_table
-from benchmarks.failover import key_of_each_range
+from benchmarks.failover import Failover, key_of_each_range
 from benchmarks.failures import QUICK, STRIKES
 from benchmarks.measure import compared, interleaved, percentile, yardstick
+from benchmarks.open_segments import Cost, rows
 from benchmarks.report import to_json
 from benchmarks.split_stall import longest_gap_s
 from seaweedmq.model.ring import WHOLE_RING, even_ranges, slot_of
@@ -114,6 +115,33 @@ def test_the_longest_gap_counts_the_time_to_the_first_and_from_the_last() -> Non
 def test_failover_has_a_key_for_every_segment() -> None:
     keys = key_of_each_range()
     assert [slot_of(key) in slots for key, slots in zip(keys, even_ranges(WHOLE_RING, 4), strict=True)] == [True] * 4
+
+
+def test_twice_as_many_open_segments_are_compared_with_half(tmp_path: Path) -> None:
+    def cost(count: int, cpu: float) -> Cost:
+        failover = Failover(
+            all_s=cpu,
+            half_s=1.0,
+            silent=0,
+            segments_killed=count,
+            client_cpu_s=1.0,
+            acknowledged=1,
+            lost=0,
+            stored_again=0,
+        )
+        return Cost(
+            open_segments=count,
+            created_s=cpu,
+            idle_percents=(cpu, 0.5),
+            resident_mb=(cpu, 0.5),
+            failover=failover,
+        )
+
+    found = to_json(rows(cost(6_000, 2.0), cost(12_000, 5.0), scale.full(tmp_path, tmp_path)))
+    names = ("create", "idle_cpu", "memory", "failover")
+    assert [*found] == [f"{name}_{count}_open_segments" for name in names for count in (6_000, 12_000)]
+    assert {found[f"{name}_12000_open_segments"]["ratio"] for name in names} == {2.5}
+    assert not any(found[f"{name}_12000_open_segments"]["met"] for name in names)
 
 
 @pytest.mark.integration
