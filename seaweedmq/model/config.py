@@ -135,7 +135,7 @@ class BrokerConfig:
     storage_free_bytes_min: int = 256 * MIB
     """While the storage has less free space, or less than a twentieth if it is small, records are refused; reads and
     deletions continue. What is written to free space, such as tables before their logs go, needs some itself."""
-    open_segments_max: int = 2_000
+    open_segments_max: int = 4_000
     """Of one broker, as primary or follower; the same on all. Binds what makes more of them: creation and splits.
     What replaces a lost, drained or moved segment goes elsewhere if it can, and is served in any case."""
     file_readers_max: int = 1_000

@@ -249,7 +249,7 @@ async def test_a_config_twice_is_refused(bed: Bed) -> None:
 @story
 async def test_more_segments_than_brokers_may_have_are_a_matter_of_policy(bed: Bed) -> None:
     (office,) = await offices(bed, 1)
-    (result,) = await create(office, wanted(partitions=4_000))
+    (result,) = await create(office, wanted(partitions=4_096))
     assert result.error_code == Code.POLICY_VIOLATION
     assert "open_segments_max" in result.error_message
 
