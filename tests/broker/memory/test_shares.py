@@ -1,12 +1,25 @@
 """How a broker's memory is shared out, with a listener for Kafka's clients and without: one bound around all of it."""
 
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seaweedmq.broker.memory.file_turn import turn_bytes
-from seaweedmq.broker.memory.shares import HEAP_BYTES_MIN, HEAP_SHARE, KAFKA_PART, BrokerMemory, KafkaMemory, heap_bytes
+from seaweedmq.broker.memory.shares import (
+    COPIES,
+    HEAP_BYTES_MIN,
+    HEAP_SHARE,
+    KAFKA_PART,
+    STREAM_BYTES,
+    BrokerMemory,
+    KafkaMemory,
+    StreamMemory,
+    heap_bytes,
+)
+from seaweedmq.errors import ResourceExhausted
 from seaweedmq.model.config import MIB, BrokerConfig
 
 LISTENING = BrokerConfig(
@@ -74,3 +87,24 @@ def test_so_many_read_files_at_a_time_however_much_memory_there_is() -> None:
 def test_what_the_allocator_keeps_is_within_the_bound() -> None:
     assert heap_bytes(replace(LISTENING, memory_bytes_max=120 * MIB)) == HEAP_BYTES_MIN
     assert heap_bytes(replace(LISTENING, memory_bytes_max=1_200 * MIB)) == 100 * MIB
+
+
+async def test_by_default_more_than_1200_streams_fit_beside_kafka_clients_and_leave_room_for_the_largest_frames() -> (
+    None
+):
+    config = BrokerConfig(kafka_listen="127.0.0.1:9092")
+    memory = BrokerMemory.of(config, RUNTIME_BYTES)
+    streams = StreamMemory(memory.logs, memory.intake, COPIES * config.frame_bytes_max)
+    limit = memory.logs.limit
+    async with AsyncExitStack() as opened:
+        await _fill(streams, opened, 1_250)
+        assert memory.logs.limit == limit - 1_250 * STREAM_BYTES
+        with pytest.raises(ResourceExhausted, match="raise memory_bytes_max"):
+            await _fill(streams, opened, limit // STREAM_BYTES)
+        assert memory.logs.limit >= COPIES * config.frame_bytes_max
+    assert memory.logs.limit == limit
+
+
+async def _fill(streams: StreamMemory, opened: AsyncExitStack, count: int) -> None:
+    for _ in range(count):
+        await opened.enter_async_context(streams.lent())
