@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import weakref
 from collections.abc import AsyncIterator, Callable
 from functools import cached_property, partial
 from typing import Any, Final, TypeVar
@@ -39,9 +38,10 @@ from seaweedmq.rpc.unary import Unary
 from seaweedmq.runtime.forking import leave_alone_in_children
 
 R = TypeVar("R")
-_dialers: "weakref.WeakSet[GrpcDialer]" = weakref.WeakSet()
+_has_connected = False
+"""Whether this process has had a dialer. Threads of gRPC may outlive all its connections."""
 _inherited_from: int | None = None
-"""The parent, in a process that was forked while there were connections."""
+"""The process that had connected before this one was forked from it."""
 _GRPC_CALLBACK = "_handle_callback_wrapper"
 
 MESSAGE_BYTES_MAX: Final = 128 * 1024 * 1024
@@ -63,16 +63,17 @@ class GrpcDialer:
             timeout_s: deadline of a unary call; streams have none.
 
         Raises:
-            InvalidArgument: a parent of this process had connections when it forked.
+            InvalidArgument: this process was forked from one that had connected, even if it had closed all again.
         """
+        global _has_connected
         if _inherited_from is not None:
             raise InvalidArgument(
-                f"process {_inherited_from} had connected before it forked this one, {os.getpid()}, in which gRPC no "
-                "longer works: connect in children only, or start them with spawn, as by "
+                f"process {_inherited_from} had connected before this one, {os.getpid()}, was forked from it, in which "
+                "gRPC no longer works: connect in children only, or start them with spawn, as by "
                 "multiprocessing.get_context('spawn')"
             )
         leave_alone_in_children(self)
-        _dialers.add(self)
+        _has_connected = True
         self._timeout_s = timeout_s
         self._options = client_options(message_bytes_max)
         self._metadata = ((PROTOCOL_KEY, str(protocol_version)),)
@@ -227,7 +228,7 @@ def _drop_late_events(loop: asyncio.AbstractEventLoop) -> None:
 
 def _after_fork() -> None:
     global _inherited_from
-    if _dialers:
+    if _has_connected and _inherited_from is None:
         _inherited_from = os.getppid()
 
 

@@ -1,9 +1,23 @@
-"""A process that was forked while its parent had connections rejects new ones at once, with the remedy."""
+"""A process that was forked from one that had connected rejects new connections at once, with the remedy."""
 
+import asyncio
+import json
+import multiprocessing
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
+import pytest
+
+import seaweedmq
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.rpc.client import GrpcDialer
+from seaweedmq.rpc.server import RpcServer
+
+ROOT = Path(__file__).parents[2]
+PROGRAM_TIMEOUT_S = 60
 
 
 def dialed_in_a_child() -> str:
@@ -27,6 +41,59 @@ def dialed_in_a_child() -> str:
 def test_a_child_of_a_parent_with_connections_is_told_to_be_spawned() -> None:
     dialer = GrpcDialer()
     said = dialed_in_a_child()
-    assert said.startswith(f"process {os.getpid()} had connected before it forked this one, ")
+    assert said.startswith(f"process {os.getpid()} had connected before this one, ")
     assert "get_context('spawn')" in said
     del dialer
+
+
+def test_a_child_of_a_parent_that_no_longer_has_any_is_told_so_too() -> None:
+    GrpcDialer()
+    assert "get_context('spawn')" in dialed_in_a_child()
+
+
+def connected(address: str) -> str:
+    """Connect in this process, and return what came of it."""
+    try:
+        with seaweedmq.connect(address) as client:
+            return client.admin.cluster_status().leader
+    except InvalidArgument as error:
+        return str(error)
+
+
+def pooled(method: str, address: str) -> list[str]:
+    """Connect in each process of a pool."""
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        return pool.map(connected, [address] * 4, chunksize=1)
+
+
+def _program(address: str) -> Iterator[list[str]]:
+    yield pooled("fork", address)
+    yield [connected(address)]
+    yield pooled("fork", address)
+    with closing(seaweedmq.connect(address)):
+        for method in ("fork", "spawn", "forkserver"):
+            yield pooled(method, address)
+
+
+@pytest.fixture
+async def said(server: RpcServer) -> list[list[str]]:
+    """Outcomes in a program that begins without a connection, has one that it closes, then one that it keeps."""
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", __spec__.name, server.address, cwd=ROOT, stdout=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(PROGRAM_TIMEOUT_S):
+        output, _ = await program.communicate()
+    assert program.returncode == 0
+    outcomes: list[list[str]] = json.loads(output)
+    return outcomes
+
+
+async def test_pools_of_multiprocessing_work_or_are_told_to_spawn(said: list[list[str]]) -> None:
+    works = ["b-1"]
+    forked, before, forked_late, beside, spawned, served = said
+    assert (forked, before, spawned, served) == (works * 4, works, works * 4, works * 4)
+    assert all("get_context('spawn')" in each for each in (*forked_late, *beside))
+
+
+if __name__ == "__main__":
+    print(json.dumps(list(_program(sys.argv[1]))))
