@@ -17,6 +17,14 @@ def leave_alone_in_children(thing: object) -> None:
     _kept.add(thing)
 
 
+def inherited(owner: int) -> str:
+    """Return why a client of the process ``owner`` does not work in this one."""
+    return (
+        f"this client was made by process {owner} and cannot be used in its child {os.getpid()}, nor can another: "
+        "connect in children only, or start processes with spawn"
+    )
+
+
 def _after_fork() -> None:
     for thing in list(_kept):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))  # a reference that is never dropped

@@ -5,14 +5,14 @@ import json
 import multiprocessing
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import seaweedmq
-from seaweedmq.errors import InvalidArgument
+from seaweedmq.errors import Closed, InvalidArgument
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import RpcServer
 
@@ -20,15 +20,15 @@ ROOT = Path(__file__).parents[2]
 PROGRAM_TIMEOUT_S = 60
 
 
-def dialed_in_a_child() -> str:
-    """Connect in a child, and return its error."""
+def said_by_a_child(connect: Callable[[], object]) -> str:
+    """Run this in a child, and return the message of its error."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            GrpcDialer()
+            connect()
             os.write(writing, b"works")
-        except InvalidArgument as error:
+        except (Closed, InvalidArgument) as error:
             os.write(writing, str(error).encode())
         os._exit(0)
     os.close(writing)
@@ -40,7 +40,7 @@ def dialed_in_a_child() -> str:
 
 def test_a_child_of_a_parent_with_connections_is_told_to_be_spawned() -> None:
     dialer = GrpcDialer()
-    said = dialed_in_a_child()
+    said = said_by_a_child(GrpcDialer)
     assert said.startswith(f"process {os.getpid()} had connected before this one, ")
     assert "get_context('spawn')" in said
     del dialer
@@ -48,7 +48,13 @@ def test_a_child_of_a_parent_with_connections_is_told_to_be_spawned() -> None:
 
 def test_a_child_of_a_parent_that_no_longer_has_any_is_told_so_too() -> None:
     GrpcDialer()
-    assert "get_context('spawn')" in dialed_in_a_child()
+    assert "get_context('spawn')" in said_by_a_child(GrpcDialer)
+
+
+def test_a_dialer_that_a_child_inherits_is_closed_there() -> None:
+    dialer = GrpcDialer()
+    said = said_by_a_child(lambda: dialer.dial("127.0.0.1:1"))
+    assert said.startswith(f"this client was made by process {os.getpid()} and cannot be used in its child ")
 
 
 def connected(address: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import uvloop
 
 from seaweedmq.errors import Closed, InvalidArgument, fresh
-from seaweedmq.runtime.forking import leave_alone_in_children
+from seaweedmq.runtime.forking import inherited, leave_alone_in_children
 
 T = TypeVar("T")
 _running: "weakref.WeakSet[Background]" = weakref.WeakSet()
@@ -124,10 +124,7 @@ class Background:
     def after_fork(self) -> None:
         """In a child process: everything raises from now on."""
         self._starting = threading.Lock()  # a thread that is not in this process may have held the other
-        self._closed = Closed(
-            f"this client was made by process {os.getppid()} and can not be used in its child {os.getpid()}: connect "
-            "after fork(), or start processes with spawn"
-        )
+        self._closed = Closed(inherited(os.getppid()))
         self.on_fork(self._closed)
 
 
