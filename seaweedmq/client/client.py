@@ -240,6 +240,7 @@ class Client:
                 nevertheless.
         """
         if self._closing is None:
+            self._cluster.check_loop()
             self._closing = asyncio.create_task(self._close(), name="close client")
         elif self._closing.done():
             return

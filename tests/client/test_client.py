@@ -2,15 +2,20 @@
 
 import asyncio
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
 from seaweedmq import aio
 from seaweedmq.client.client import Client, Opening
 from seaweedmq.client.group.dead_letter import DeadLetters
-from seaweedmq.errors import Closed, Unavailable
+from seaweedmq.client.group.subscriber import GroupSubscriber
+from seaweedmq.client.subscribe.subscriber import Subscriber
+from seaweedmq.errors import Closed, InvalidArgument, Unavailable
 from seaweedmq.model.calls import DescribeTopic
 from tests.client.conftest import QUICK, environment
 from tests.client.fake_broker import FakeBroker, FakeCluster
@@ -81,6 +86,37 @@ async def test_a_close_that_is_cancelled_goes_on_and_the_next_awaits_it(cluster:
     assert waiting.done()
     assert asyncio.all_tasks() == here
     await client.close()
+
+
+async def test_a_client_in_another_event_loop_is_rejected_at_once(client: Client) -> None:
+    """A second ``asyncio.run``, or a fixture of pytest-asyncio with another ``loop_scope`` than its test."""
+    await client.admin.create_topic(TOPIC)
+    publisher = await client.publisher(TOPIC)
+    subscribers: list[Subscriber | GroupSubscriber] = [
+        await client.subscriber(TOPIC),
+        await client.subscriber(TOPIC, group="billing"),
+    ]
+    uses: list[Callable[[], Awaitable[object]]] = [
+        client.admin.list_topics,
+        client.close,
+        publisher.flush,
+        publisher.close,
+        lambda: client.publisher(TOPIC).__aenter__(),
+        lambda: publisher.send(b"value"),
+        lambda: publisher.send_table(pa.table({"_value": [b"value"]})),
+        lambda: cast(GroupSubscriber, subscribers[1]).handle(print),
+    ]
+    for subscriber in subscribers:
+        uses += [subscriber.close, partial(anext, aiter(subscriber)), partial(anext, subscriber.batches())]
+
+    async def elsewhere() -> None:
+        for use in uses:
+            with pytest.raises(InvalidArgument, match="belongs to the event loop in which it was connected"):
+                await use()
+
+    with ThreadPoolExecutor() as threads:
+        threads.submit(asyncio.run, elsewhere()).result()
+    await (await publisher.send(b"value"))
 
 
 @pytest.mark.parametrize("group", [None, "billing"])

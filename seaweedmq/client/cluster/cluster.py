@@ -75,6 +75,20 @@ class Cluster:
         self.news = TopicNews(self._await_topics, env.rng)
         """What brokers tell of topics that somebody waits for."""
         self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """That in which it was connected."""
+
+    def check_loop(self) -> None:
+        """Check that the event loop is that of the connections: in another one, waiting might not end.
+
+        Raises:
+            InvalidArgument: If it is another.
+        """
+        if self._loop is not None and self._loop is not asyncio.get_running_loop():
+            raise InvalidArgument(
+                "the client belongs to the event loop in which it was connected, and this is another: connect in this "
+                "one, or use one asyncio.run for both; with pytest-asyncio, the same loop_scope"
+            )
 
     def described(self) -> str:
         """The addresses it was given, for messages."""
@@ -87,6 +101,7 @@ class Cluster:
             Unavailable: none did within ``connect_timeout_s``, or within ``connect_refused_s`` if nobody listens at any
                 of them; names every address and why.
         """
+        self._loop = asyncio.get_running_loop()
         config = self.config
         status = await self.ask(
             "connect to the cluster",
@@ -208,7 +223,13 @@ class Cluster:
         return address in self._avoided and self._avoided[address][0] > asyncio.get_running_loop().time()
 
     def dial(self, address: str) -> BrokerApi:
-        """Raises Closed after :meth:`close`."""
+        """Return the broker at an address.
+
+        Raises:
+            Closed: after :meth:`close`.
+            InvalidArgument: See :meth:`check_loop`.
+        """
+        self.check_loop()
         if self._closed:
             raise Closed("the client is closed: connect again")
         return self._dialer.dial(address)

@@ -191,6 +191,7 @@ class GroupSubscriber(TopicReading):
         """
         if concurrency < 1:
             raise InvalidArgument(f"concurrency={concurrency} is below 1: give the number of handlers")
+        self._cluster.check_loop()
         if self._handling is not None:
             raise InvalidArgument("handle() runs already: one at a time")
         self._handling = Handling(self._dispatcher, self.fetch, self._config, handler, concurrency)

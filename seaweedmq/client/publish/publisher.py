@@ -119,6 +119,7 @@ class Publisher:
             InvalidArgument: an argument has the wrong type, or the topic has a schema (use ``send_table``).
             Closed: the publisher is closed.
         """
+        self._cluster.check_loop()
         while True:
             try:
                 return self.buffer.send(value, key=key, headers=headers, timestamp=timestamp)
@@ -152,6 +153,7 @@ class Publisher:
             DeadlineExceeded: it is not within ``timeout`` seconds.
             SeaweedMQError: the first failure since the last flush.
         """
+        self._cluster.check_loop()
         await self._until_settled(timeout)
         error = self._failures.take()
         if error is not None:
@@ -188,6 +190,7 @@ class Publisher:
         """
         if self.is_closed:
             return
+        self._cluster.check_loop()
         if self._closing is None:
             timeout_s = self._config.close_timeout_s if timeout is None else timeout
             self._closing = asyncio.create_task(self._close(timeout_s))
@@ -223,6 +226,7 @@ class Publisher:
 
     async def prepare(self, table: pa.Table | pa.RecordBatch, key: str | None, timestamp: str | None) -> TableJob:
         """A table made to fit the topic. Raises InvalidArgument."""
+        self._cluster.check_loop()
         table = as_table(table)
         description = await self._view.description(False)
         if description.topic.schema is None and not is_plain(table.schema):

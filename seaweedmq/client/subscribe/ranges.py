@@ -57,7 +57,7 @@ class RangeReading(TopicReading):
             DataLoss: records are lost; not with ``on_missing="skip"``.
             Unavailable: a segment could not be reached for ``read_retry_timeout_s``.
         """
-        return Iteration(self.fetch, self._pop_batches)
+        return Iteration(self._fetch_in_loop, self._pop_batches)
 
     @property
     def has_rows(self) -> bool:

@@ -114,14 +114,18 @@ class TopicReading:
             NotFound: the topic was deleted.
             Fenced: another member with the same id took over; only with a group.
         """
-        return Iteration(self.fetch, self.pop_messages)
+        return Iteration(self._fetch_in_loop, self.pop_messages)
 
     def batches(self) -> Iteration[pa.RecordBatch]:
         """The same records as Arrow batches: ``_segment, _offset, _timestamp, _key, _headers`` and ``_value`` or the
         topic's columns; of a topic with partitions ``_partition`` follows the segment. May be mixed with iterating over
         messages.
         """
-        return Iteration(self.fetch, self._pop_batches)
+        return Iteration(self._fetch_in_loop, self._pop_batches)
+
+    async def _fetch_in_loop(self) -> bool:
+        self._cluster.check_loop()
+        return await self.fetch()
 
     def _pop_batches(self) -> Iterator[pa.RecordBatch]:
         batch = self.pop_batch()
@@ -132,6 +136,7 @@ class TopicReading:
         and the next awaits the same.
         """
         if self._closing is None:
+            self._cluster.check_loop()
             self._begin_to_close()
             self._closing = asyncio.create_task(self._close(), name=f"close {self._topic}")
         await asyncio.shield(self._closing)
