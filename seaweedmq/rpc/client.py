@@ -35,7 +35,7 @@ from seaweedmq.rpc.transport import (
     client_options,
 )
 from seaweedmq.rpc.unary import Unary
-from seaweedmq.runtime.forking import inherited, leave_alone_in_children
+from seaweedmq.runtime.forking import leave_alone_in_children
 
 R = TypeVar("R")
 _has_connected = False
@@ -82,17 +82,14 @@ class GrpcDialer:
         """Those that were at the same addresses, one each."""
         self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
-        self._process = os.getpid()
 
     def dial(self, address: str) -> BrokerApi:
         """The broker at ``host:port``. Nothing is sent yet: a broker out of reach shows at the first call.
 
         Raises:
             InvalidArgument: not an address.
-            Closed: the dialer was closed, or is that of a parent process.
+            Closed: the dialer was closed.
         """
-        if self._process != os.getpid():
-            raise Closed(inherited(self._process))
         if self._closed:
             raise Closed(f"can not dial {address}: the client was closed; make a new one")
         broker = self._brokers.get(address)

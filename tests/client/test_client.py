@@ -1,6 +1,8 @@
 """What a client does about what it opened."""
 
 import asyncio
+import os
+import time
 import warnings
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -117,6 +119,28 @@ async def test_a_client_in_another_event_loop_is_rejected_at_once(client: Client
     with ThreadPoolExecutor() as threads:
         threads.submit(asyncio.run, elsewhere()).result()
     await (await publisher.send(b"value"))
+
+
+def test_a_client_that_a_child_process_inherits_says_so_there(cluster: FakeCluster) -> None:
+    loop = asyncio.new_event_loop()
+    opening = aio.connect(
+        "fake:9000", dialer=cluster.dialer(), env=environment(boot_s=time.monotonic), config=QUICK
+    ).__aenter__()
+    client = loop.run_until_complete(opening)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            asyncio.run(client.admin.list_topics())
+        except Closed as error:
+            os.write(writing, str(error).encode())
+        os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    assert os.read(reading, 1_000).decode().startswith(f"this client was made by process {os.getpid()} and cannot be")
+    os.close(reading)
+    loop.run_until_complete(client.close())
+    loop.close()
 
 
 @pytest.mark.parametrize("group", [None, "billing"])

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,6 +28,7 @@ from seaweedmq.model.description import ALL, IDS_MAX, TopicDescription, Which
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName, created_again
 from seaweedmq.ports import BrokerApi, Dialer, Environment
+from seaweedmq.runtime.forking import inherited
 from seaweedmq.runtime.retrying import deadline, is_retryable
 
 T = TypeVar("T")
@@ -77,14 +79,18 @@ class Cluster:
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         """That in which it was connected."""
+        self._process = os.getpid()
 
     def check_loop(self) -> None:
         """Check that the event loop is that of the connections: in another one, waiting might not end.
 
         Raises:
             InvalidArgument: If it is another.
+            Closed: If this is a child of the process that has the connections.
         """
         if self._loop is not None and self._loop is not asyncio.get_running_loop():
+            if self._process != os.getpid():
+                raise Closed(inherited(self._process))
             raise InvalidArgument(
                 "the client belongs to the event loop in which it was connected, and this is another: connect in this "
                 "one, or use one asyncio.run for both; with pytest-asyncio, the same loop_scope"
@@ -226,8 +232,8 @@ class Cluster:
         """Return the broker at an address.
 
         Raises:
-            Closed: after :meth:`close`.
-            InvalidArgument: See :meth:`check_loop`.
+            Closed: If it was closed.
+            InvalidArgument, Closed: See :meth:`check_loop`.
         """
         self.check_loop()
         if self._closed:
