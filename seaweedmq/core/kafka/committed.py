@@ -11,6 +11,9 @@ from seaweedmq.core.kafka.classic_group import ClassicGroup
 from seaweedmq.core.kafka.classic_round import CONSUMER
 from seaweedmq.model.kafka_groups import GroupError, GroupState, OffsetRecord, OffsetValue
 
+TIME_MAX_MS = (1 << 63) - 1
+"""Latest time that a record of a group can name: an old client may wish for a retention beyond it."""
+
 
 class Committed:
     """By topic and partition."""
@@ -73,7 +76,7 @@ class Committed:
         """Take each offset for itself. ``room_bytes``: by how much all of it may grow."""
         errors, records = [], []
         end_bytes = self.size_bytes + room_bytes
-        expire_ms = None if commit.retention_ms is None else at_ms + commit.retention_ms
+        expire_ms = None if commit.retention_ms is None else min(at_ms + commit.retention_ms, TIME_MAX_MS)
         for offset in commit.offsets:
             before = self.get((offset.topic, offset.partition))
             grows_bytes = growth_bytes(offset.topic, offset.metadata, before)

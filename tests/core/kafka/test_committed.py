@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from seaweedmq.codec.kafka.group_records import encode_record
 from seaweedmq.core.kafka.committed import Committed
 from seaweedmq.core.kafka.state_memory import StateMemory
 from seaweedmq.model.kafka_groups import GroupMetadataRecord, OffsetRecord, OffsetValue
@@ -249,6 +250,16 @@ def test_an_old_client_says_itself_for_how_long() -> None:
     assert tale.committed == {ORDERS: 5}
     tale.waits(1_200)
     assert tale.committed == {}
+
+
+def test_the_longest_retention_ends_at_the_latest_time() -> None:
+    tale = Tale()
+    tale.commits("a", {ORDERS: 5}, simple=True, retention_s=(1 << 63) // 1_000)
+    kept = tale.log[-1]
+    assert isinstance(kept, OffsetRecord)
+    assert kept.value is not None
+    assert kept.value.expire_ms == (1 << 63) - 1
+    assert encode_record(kept)[1] is not None
 
 
 def test_a_group_without_offsets_is_forgotten_when_nobody_is_in_it() -> None:
