@@ -35,7 +35,11 @@ class Door:
 
     async def ask(self, api: API, version: int, **fields: Any) -> Any:
         """The reply to one request. ``fields``: those of the message."""
-        return await self.bed.network.spawn(self.host.owner, self._answer(api, self.request(api, version, **fields)))
+        return await self.send(self.request(api, version, **fields))
+
+    async def send(self, request: Request) -> Any:
+        """Return the reply to a request."""
+        return await self.bed.network.spawn(self.host.owner, self._answer(API(request.api), request))
 
     def request(self, api: API, version: int, **fields: Any) -> Request:
         """As the wire would make it."""

@@ -147,6 +147,13 @@ class Play:
                     return
                 await asyncio.sleep(AGAIN_S)
 
+    async def is_ready(self) -> bool:
+        """Return whether the broker coordinates groups and gives producers their ids."""
+        keys = [f"g{number}" for number in range(64)]
+        found = await self.quietly(API.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=keys)
+        given = await self.quietly(API.INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout_ms=1_000)
+        return not given.error_code and not any(one.error_code for one in found.coordinators)
+
     async def hang_up(self, on: str = "") -> None:
         """End a connection, with all requests that are in flight on it."""
         if on in self._connections:
@@ -180,13 +187,7 @@ async def awaited(port: int) -> int:
         async with asyncio.timeout(60):
             while True:
                 with contextlib.suppress(ConnectionError):
-                    found = await play.quietly(
-                        API.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=[f"g{i}" for i in range(64)]
-                    )
-                    given = await play.quietly(
-                        API.INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout_ms=1_000
-                    )
-                    if not given.error_code and not any(one.error_code for one in found.coordinators):
+                    if await play.is_ready():
                         listed = await play.quietly(API.METADATA, 9, topics=[], allow_auto_topic_creation=False)
                         return _only([node.node_id for node in listed.brokers])
                 await asyncio.sleep(AGAIN_S)

@@ -4,7 +4,7 @@ import asyncio
 import struct
 from typing import Any
 
-from seaweedmq.kafka.wire.messages import API
+from seaweedmq.kafka.wire.messages import API, UUID
 from tests.kafka.differential.batches import batch
 from tests.kafka.differential.messages import Names, said
 from tests.kafka.differential.play import CLOSED, Answers, Play, playing
@@ -23,15 +23,20 @@ _LISTS = frozenset({"topics", "groups", "config_resources"})
 _NAMES = ("name", "topic", "group_id", "resource_name")
 
 
+def prefix_of(api: API, version: int) -> str:
+    """Return the beginning of all names of an API's version."""
+    return f"{COMMON}{api.name.lower().replace('_', '-')}-{version}-"
+
+
 async def asked(port: int, node_id: int, api: API, version: int, t0_ms: int) -> Answers:
     """Return the broker's answers to all cases by their titles, without the prefix of all names."""
-    prefix = f"{COMMON}{api.name.lower().replace('_', '-')}-{version}-"
+    prefix = prefix_of(api, version)
     names = Names(t0_ms)
     names.node_id = node_id
     answers: Answers = {}
     async with playing(port, prefix.removesuffix("-"), names) as play:
         place = Place(prefix, t0_ms, node_id)
-        await _furnish(play, place, api)
+        await furnish(play, place, api)
         for case in cases(api, version, place):
             answers[case.title] = _without(prefix, await _answer(play, api, version, case.fields))
     return answers
@@ -50,7 +55,7 @@ async def _answer(play: Play, api: API, version: int, fields: dict[str, Any]) ->
     return CLOSED if reply is None else said(api, version, reply, play.names)
 
 
-async def _furnish(play: Play, place: Place, api: API) -> None:
+async def furnish(play: Play, place: Place, api: API) -> None:
     """Create the topic, the group and the offsets that the requests of an API name."""
     if api in NEED_TOPIC:
         assert await play.topic("topic", PARTITIONS) == place.topic
@@ -58,7 +63,7 @@ async def _furnish(play: Play, place: Place, api: API) -> None:
         made = await play.quietly(API.PRODUCE, 9, **produce((place.topic, 0, records)))
         assert made.responses[0].partition_responses[0].error_code == 0, made
         listed = await play.quietly(API.METADATA, 12, topics=[{"topic_id": None, "name": place.topic}])
-        place.topic_id = listed.topics[0].topic_id
+        place.topic_id = UUID(str(listed.topics[0].topic_id))  # a handler has it as text
     if api in NEED_OFFSETS:
         part = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": "m"}
         name = place.topic if api in NEED_TOPIC else await play.topic("topic", PARTITIONS)
