@@ -183,6 +183,8 @@ class ConfigsRoom:
     def _topic_to_alter(self, resource: Any) -> Topic:
         kind, name = resource.resource_type, resource.resource_name
         if kind == ResourceKind.TOPIC:
+            if not name:
+                raise KafkaRefusal(Code.INVALID_REQUEST, "a topic to alter has no default: give its name")
             return self._topic(name)
         if kind == ResourceKind.BROKER:
             raise KafkaRefusal(

@@ -32,7 +32,8 @@ class DeletionRoom:
         """Delete what lies before an offset, of each partition that is named."""
         timeout_s = patience_s(request.body.timeout_ms)
         turn = request.turn
-        topics = await for_each(request.body.topics, lambda topic: self._topic(topic, timeout_s, turn), turn)
+        named = [topic for topic in request.body.topics if topic.partitions]
+        topics = await for_each(named, lambda topic: self._topic(topic, timeout_s, turn), turn)
         return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
 
     async def _topic(self, asked: Any, timeout_s: float, turn: Turn) -> Any:

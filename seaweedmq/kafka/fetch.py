@@ -20,7 +20,7 @@ from seaweedmq.core.kafka.fetch_wait import FetchWait
 from seaweedmq.errors import Corrupt, OutOfRange, SeaweedMQError, Unavailable, unraised
 from seaweedmq.kafka.directory import PartitionedTopic
 from seaweedmq.kafka.fetch_memory import FetchMemory, ReplyMemory
-from seaweedmq.kafka.partitions import LeaderHint, Partitions, endpoints, key_of
+from seaweedmq.kafka.partitions import NO_EPOCH, LeaderHint, Partitions, endpoints, key_of
 from seaweedmq.kafka.reading import Batches, PartitionReader
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import code_of
@@ -131,25 +131,23 @@ class FetchRoom:
             raise
 
     async def _begin(self, request: Request) -> Exchange:
-        body = request.body
+        body, by_id = request.body, request.version >= BY_ID_FROM
         wanted: dict[PartitionKey, Wanted] = {}
         for topic in body.topics:
-            key = key_of(topic.topic, topic.topic_id)
+            key = key_of(topic.topic, topic.topic_id, by_id=by_id)
             for part in topic.partitions:
                 wanted[key, part.partition] = Wanted(
-                    part.fetch_offset, part.partition_max_bytes, part.current_leader_epoch
+                    part.fetch_offset, part.partition_max_bytes, max(part.current_leader_epoch, NO_EPOCH)
                 )
                 await request.turn.pause()
         forgotten: list[PartitionKey] = []
         for topic in body.forgotten_topics_data:
-            key = key_of(topic.topic, topic.topic_id)
+            key = key_of(topic.topic, topic.topic_id, by_id=by_id)
             for number in topic.partitions:
                 forgotten.append((key, number))
                 await request.turn.pause()
         now = asyncio.get_running_loop().time()
-        return self._sessions.begin(
-            body.session_id, body.session_epoch, wanted, forgotten, now, by_id=request.version >= BY_ID_FROM
-        )
+        return self._sessions.begin(body.session_id, body.session_epoch, wanted, forgotten, now, by_id=by_id)
 
     async def _wait(
         self,

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from seaweedmq.core.kafka.classic_events import (
     Commit,
@@ -41,6 +41,8 @@ ELSEWHERE = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS})
 AT_ONCE = 250
 """Partitions of a group that are one event of its state: each costs some 60 us to commit."""
 UNKNOWN = int(Code.UNKNOWN_TOPIC_OR_PARTITION)
+TopicOffsets: TypeAlias = tuple[str, Sequence[tuple[int, OffsetValue | None]]]
+"""A topic, and of its partitions number and committed offset."""
 
 
 class GroupOffsetsRoom:
@@ -65,7 +67,7 @@ class GroupOffsetsRoom:
         topics, version = request.body.topics, request.version
         if sum(len(topic.partitions) + 1 for topic in topics) > AT_ONCE:
             return self._commit_in_parts(request)
-        return self._commit(request, topics, lambda said: commit_reply(version, said))
+        return self._commit(request, topics, lambda said: _commit_reply(version, said))
 
     async def _commit_in_parts(self, request: Request) -> Reply:
         parts, answers = [], []
@@ -74,7 +76,7 @@ class GroupOffsetsRoom:
             answers.append(self._commit(request, part, list))
             await request.turn.pause()
         said = _joined(parts, await asyncio.gather(*answers))
-        return commit_reply(request.version, said)
+        return _commit_reply(request.version, said)
 
     def _commit(
         self, request: Request, topics: Sequence[Any], reply_of: Callable[[list[TopicErrors]], Any]
@@ -168,10 +170,8 @@ class GroupOffsetsRoom:
         topics = await _with_offsets(of_topic, of_each, committed, request.turn)
         return make(group_id=group.group_id, topics=topics)
 
-    async def _committed(
-        self, group: str, topics: Sequence[Any] | None, turn: Turn
-    ) -> Mapping[str, Sequence[tuple[int, OffsetValue | None]]]:
-        """By topic; ``topics`` None: whatever there is."""
+    async def _committed(self, group: str, topics: Sequence[Any] | None, turn: Turn) -> list[TopicOffsets]:
+        """Return the offsets of each topic that is named, or (None) of all topics that have some."""
         asked: list[Partition] | None = None if topics is None else []
         for each in topics or ():
             assert asked is not None
@@ -184,11 +184,22 @@ class GroupOffsetsRoom:
             # COORDINATOR_NOT_AVAILABLE, which it is, ends a consumer of Java up to 3.8 and of aiokafka when it is said
             # here; with this one they look for the coordinator.
             raise KafkaRefusal(Code.NOT_COORDINATOR, str(error)) from error
-        by_topic: dict[str, list[tuple[int, OffsetValue | None]]] = {}
-        for topic, number in sorted(found) if asked is None else asked:
-            by_topic.setdefault(topic, []).append((number, found.get((topic, number))))
-            await turn.pause()
-        return by_topic
+        if topics is None:
+            by_topic: dict[str, list[int]] = {}
+            for topic, number in sorted(found):
+                by_topic.setdefault(topic, []).append(number)
+                await turn.pause()
+            named = list(by_topic.items())
+        else:
+            named = [(topic.name, topic.partition_indexes) for topic in topics]
+        offsets: list[TopicOffsets] = []
+        for name, numbers in named:
+            of_topic = []
+            for number in numbers:
+                of_topic.append((number, found.get((name, number))))
+                await turn.pause()
+            offsets.append((name, of_topic))
+        return offsets
 
     async def _seen(self, group: str, asked: Sequence[Partition] | None, turn: Turn) -> Mapping[Partition, OffsetValue]:
         shard, found = self._coordinators.shard_of(group), dict[Partition, OffsetValue]()
@@ -267,6 +278,11 @@ def _parts(topics: Sequence[Any]) -> Iterator[list[_Part]]:
         yield part
 
 
+def _commit_reply(version: int, said: Iterable[TopicErrors]) -> Reply:
+    """Return the reply, in which Apache Kafka names no topic without partitions."""
+    return commit_reply(version, [topic for topic in said if topic[1]])
+
+
 def _joined(parts: Iterable[Sequence[_Part]], said: Iterable[Sequence[TopicErrors]]) -> list[TopicErrors]:
     """The errors of all parts, those of each topic of the request together."""
     joined: list[tuple[str, list[tuple[int, int]]]] = []
@@ -291,11 +307,9 @@ def _with_errors(topics: Sequence[Any], counts: Sequence[int], errors: Iterable[
     ]
 
 
-async def _with_offsets(
-    make_topic: Any, make: Any, committed: Mapping[str, Sequence[tuple[int, OffsetValue | None]]], turn: Turn
-) -> list[Any]:
+async def _with_offsets(make_topic: Any, make: Any, committed: Iterable[TopicOffsets], turn: Turn) -> list[Any]:
     topics = []
-    for topic, partitions in committed.items():
+    for topic, partitions in committed:
         made = []
         for number, value in partitions:
             made.append(

@@ -42,7 +42,7 @@ CLIENT_ID_LENGTH_MAX = 255
 NAME_LENGTH_MAX = 249
 """Of what members name."""
 MEMBER_ID_FROM, REBALANCE_TIMEOUT_FROM, NAMED_ERRORS_FROM, SKIPPED_FROM = 4, 1, 6, 9
-NULL_PROTOCOL_FROM, MANY_LEAVE_FROM = 7, 3
+NULL_PROTOCOL_FROM, MANY_LEAVE_FROM, PROTOCOL_NAMED_FROM = 7, 3, 5
 GROUP_OPERATIONS = frozenset({3, 6, 8, 10, 11})
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: nobody is refused anything."""
 
@@ -114,6 +114,11 @@ class GroupRoom:
     async def sync(self, request: Request) -> Reply:
         """SyncGroup. Waits for the leader's, as long as the coordinator's timers say."""
         body = request.body
+        if request.version >= PROTOCOL_NAMED_FROM and None in (body.protocol_type, body.protocol_name):
+            raise KafkaRefusal(
+                Code.INCONSISTENT_GROUP_PROTOCOL,
+                f"SyncGroup of {body.group_id} names no protocol: give type and name, as in JoinGroup's reply",
+            )
         answer = self._coordinators.shard_of(_named(body.group_id)).ask(
             lambda token: Sync(
                 token=token,
@@ -251,7 +256,7 @@ class GroupRoom:
     async def delete(self, request: Request) -> Reply:
         """DeleteGroups: each by itself."""
         make, results = DeleteGroupsResponse.DeletableGroupResult, []
-        for group in request.body.groups_names:
+        for group in dict.fromkeys(request.body.groups_names):
             results.append(make(group_id=group, error_code=await self._deleted(group)))
             await request.turn.pause()
         return DeleteGroupsResponse(results=results)

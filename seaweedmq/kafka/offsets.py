@@ -57,7 +57,8 @@ class OffsetsRoom:
                 if number not in listed:
                     listed[number] = await self._listed(t.name, part, deadline, request.version, times[t.name, number])
                 await request.turn.pause()
-            topics.append(make(name=t.name, partitions=list(listed.values())))
+            if listed:
+                topics.append(make(name=t.name, partitions=list(listed.values())))
         return ListOffsetsResponse(throttle_time_ms=0, topics=topics)
 
     async def leader_epochs(self, request: Request) -> Reply:

@@ -37,14 +37,14 @@ class Partitions:
         """The partition, if it is led here.
 
         Args:
-            leader_epoch: of the leader whom the client believes to ask; below 0: it does not say.
+            leader_epoch: of the leader whom the client believes to ask; -1: it does not say.
 
         Raises:
             KafkaRefusal: no such partition; or another epoch; or its files are damaged, and no broker can lead it.
             StaleMetadata, Unavailable: it is led elsewhere, or by nobody.
         """
         slot = topic.slot(partition)
-        if leader_epoch >= 0:
+        if leader_epoch != NO_EPOCH:
             self._check_epoch(topic, slot, leader_epoch)
         try:
             return self._local.leads(topic.topic.name, slot)
@@ -74,11 +74,11 @@ class Partitions:
         raise KafkaRefusal(Code.UNKNOWN_LEADER_EPOCH, f"epoch {epoch} of {topic.name} is not known here yet: ask again")
 
 
-def key_of(name: str | None, topic_id: Any) -> str | bytes:
-    """What a request names a topic by, in one shape: its name, or its id where its version names ids."""
-    if name:
-        return name
-    return NO_TOPIC_ID if topic_id is None else bytes(topic_id.bytes)
+def key_of(name: str | None, topic_id: Any, *, by_id: bool) -> str | bytes:
+    """Return the topic's name, or its id where the version of the request names topics by their ids."""
+    if by_id:
+        return NO_TOPIC_ID if topic_id is None else bytes(topic_id.bytes)
+    return name or ""
 
 
 def endpoints(hints: Iterable[LeaderHint]) -> list[Endpoint]:

@@ -44,6 +44,8 @@ from seaweedmq.runtime.later import Later
 from seaweedmq.runtime.one_at_a_time import OneAtATime
 from seaweedmq.runtime.turns import Turn
 
+BY_ID_FROM = 13
+"""Version from which topics are named by their ids."""
 TIMEOUT_S_MAX = 300.0
 """A client may ask for less."""
 ROOM_S_MIN = 1.0
@@ -142,7 +144,8 @@ class ProduceRoom:
             for part in wanted.partition_data:
                 outcomes.append(await self._append(request, wanted, part, room_by))
                 await request.turn.pause()
-            topics.append((wanted, outcomes))
+            if outcomes:
+                topics.append((wanted, outcomes))
         if body.acks == ACKS_NONE:
             return Later(partial(self._silence, topics))
         alone_by = began + max(timeout_s, ALONE_S_MIN)
@@ -159,7 +162,7 @@ class ProduceRoom:
     async def _append(self, request: Request, wanted: Any, part: Any, deadline: float) -> _Appended | _Failed:
         topic = None
         records: Frames = part.records if part.records is not None else b""
-        key = key_of(wanted.name, wanted.topic_id)
+        key = key_of(wanted.name, wanted.topic_id, by_id=request.version >= BY_ID_FROM)
         sequence = _Sequence.of(request.connection, key, part.index, records)
         now = asyncio.get_running_loop().time()
         is_behind = sequence is not None and self._refused.is_behind(sequence.who, sequence.epoch, sequence.first, now)
@@ -265,7 +268,7 @@ class ProduceRoom:
         hints: list[LeaderHint] = []
         said = []
         for wanted, outcomes in topics:
-            key, parts = key_of(wanted.name, wanted.topic_id), list[ProducedPartition]()
+            key, parts = key_of(wanted.name, wanted.topic_id, by_id=version >= BY_ID_FROM), list[ProducedPartition]()
             for outcome in outcomes:
                 settled = await self._settle(outcome, alone_by, replicated_by)
                 if isinstance(settled, _Failed) and settled.hint is not None:

@@ -12,13 +12,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from seaweedmq.kafka.wire.messages import API
 from seaweedmq.kafka.wire.versions import ADVERTISED, name_of
 from seaweedmq.runtime.free_ports import ReservedPort
-from tests.kafka.differential.play import awaited
+from tests.kafka.differential.messages import Names
+from tests.kafka.differential.play import awaited, playing
 from tests.kafka.differential.recorder import OneKafka
 from tests.kafka.differential.script import AGO_MS
 from tests.kafka.requests.asking import asked
@@ -55,6 +56,13 @@ def main(only: Sequence[str]) -> int:
     return 0 if is_as_meant(differences) else 1
 
 
+async def _versions(port: int) -> Mapping[int, range]:
+    """Return the versions of each API that a broker answers: Apache Kafka 4 has fewer for old clients."""
+    async with playing(port, "versions", Names(0)) as play:
+        said = await play.quietly(API.API_VERSIONS, 0)
+    return {each.api_key: range(each.min_version, each.max_version + 1) for each in said.api_keys}
+
+
 async def _both(apis: Sequence[API], ports: tuple[int, int]) -> tuple[Replies, Replies]:
     """Return the replies of both brokers."""
     nodes = await asyncio.gather(*(awaited(port) for port in ports))
@@ -70,7 +78,13 @@ async def _both(apis: Sequence[API], ports: tuple[int, int]) -> tuple[Replies, R
             await asyncio.gather(*(ask(which, api, version) for which in (0, 1)))
             print(f"{name_of(api)} {version}: {len(both[0][api, version])} requests", file=sys.stderr, flush=True)
 
-    pairs = [(api, version) for api in apis for version in range(ADVERTISED[api].lowest, ADVERTISED[api].highest + 1)]
+    known = await _versions(ports[0])
+    pairs = [
+        (api, version)
+        for api in apis
+        for version in range(ADVERTISED[api].lowest, ADVERTISED[api].highest + 1)
+        if version in known[api]
+    ]
     await asyncio.gather(*itertools.starmap(compare, pairs))
     kafka, ours = both
     return kafka, ours

@@ -19,7 +19,6 @@ SILENT = "<no answer>"
 UNREADABLE = "<unreadable>"
 COMMON = "compared-"
 """Common beginning of all prefixes."""
-_LISTS = frozenset({"topics", "groups", "config_resources"})
 _NAMES = ("name", "topic", "group_id", "resource_name")
 
 
@@ -31,15 +30,24 @@ def prefix_of(api: API, version: int) -> str:
 async def asked(port: int, node_id: int, api: API, version: int, t0_ms: int) -> Answers:
     """Return the broker's answers to all cases by their titles, without the prefix of all names."""
     prefix = prefix_of(api, version)
-    names = Names(t0_ms)
-    names.node_id = node_id
+    place = Place(prefix, t0_ms, node_id)
     answers: Answers = {}
-    async with playing(port, prefix.removesuffix("-"), names) as play:
-        place = Place(prefix, t0_ms, node_id)
+    async with playing(port, prefix.removesuffix("-"), _names_of(place)) as play:
         await furnish(play, place, api)
         for case in cases(api, version, place):
-            answers[case.title] = _without(prefix, await _answer(play, api, version, case.fields))
+            play.names = _names_of(place)
+            answers[case.title] = _without(place, await _answer(play, api, version, case.fields))
     return answers
+
+
+def _names_of(place: Place) -> Names:
+    """Return the names of one answer: what a broker counts in another one makes no difference."""
+    names = Names(place.t0_ms)
+    names.node_id = place.node_id
+    names.of("id", place.topic_id)
+    if place.member_id:
+        names.of("member", place.member_id)
+    return names
 
 
 async def _answer(play: Play, api: API, version: int, fields: dict[str, Any]) -> Any:
@@ -86,18 +94,13 @@ async def furnish(play: Play, place: Place, api: API) -> None:
         await play.quietly(API.SYNC_GROUP, 5, **syncing(place.group, place.member_id, place.generation, shares))
 
 
-def _without(prefix: str, part: Any) -> Any:
-    """Drop the prefix of names, and the topics and groups of other APIs and versions and of the broker itself."""
+def _without(place: Place, part: Any) -> Any:
+    """Drop the prefixes of names, and the topics and groups of other APIs and versions and of the broker itself."""
     if isinstance(part, dict):
-        return {
-            key: [_without(prefix, one) for one in value if not _is_foreign(prefix, one)]
-            if key in _LISTS and isinstance(value, list)
-            else _without(prefix, value)
-            for key, value in part.items()
-        }
+        return {key: _without(place, value) for key, value in part.items()}
     if isinstance(part, list):
-        return [_without(prefix, one) for one in part]
-    return part.replace(prefix, "") if isinstance(part, str) else part
+        return [_without(place, one) for one in part if not _is_foreign(place.prefix, one)]
+    return part.replace(place.own, "").replace(place.prefix, "") if isinstance(part, str) else part
 
 
 def _is_foreign(prefix: str, one: Any) -> bool:

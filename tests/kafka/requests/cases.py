@@ -25,7 +25,7 @@ VALUES: Mapping[str, tuple[Any, ...]] = {
 }
 """Other values of a field, by its type."""
 OWN_NAMES = frozenset({"name", "topic", "topic_name", "group_id", "group", "groups", "key", "resource_name"})
-"""Fields whose unknown name gets the place's prefix: the broker may create it."""
+"""Fields whose other names get the place's prefix: the broker may create what they name."""
 NOT_SENT = ((API.PRODUCE, "acks", 0),)
 """Values that have no answer."""
 
@@ -119,7 +119,8 @@ def _set(fields: Fields, path: tuple[str | int, ...], value: Any, place: Place) 
         part[last] = [*part[last], copy.deepcopy(part[last][0])] if value else []
         return "twice" if value else "[]"
     names = {step for step in path if isinstance(step, str)}
-    part[last] = f"{place.prefix}{value}" if value == "no-such" and names & OWN_NAMES else value
+    is_own = isinstance(value, str) and value and names & OWN_NAMES
+    part[last] = f"{place.own}{value}" if is_own else value
     if isinstance(value, str) and len(value) > SHOWN_CHARACTERS:
         return f"{len(value)} characters"
     return f"{len(value)} zeros" if isinstance(value, bytes) and len(value) > SHOWN_CHARACTERS else repr(value)

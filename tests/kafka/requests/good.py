@@ -41,6 +41,11 @@ class Place:
         """A group without members, with an offset for the first partition."""
         return f"{self.prefix}committed"
 
+    @property
+    def own(self) -> str:
+        """Beginning of names that no other case has."""
+        return f"{self.prefix}{self.number}-"
+
     def fresh(self, stem: str) -> str:
         """Return a name that no other case has."""
         return f"{self.prefix}{stem}-{self.number}"

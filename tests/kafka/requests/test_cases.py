@@ -41,7 +41,7 @@ def test_each_field_is_changed_alone() -> None:
     assert "timeout_ms=0" not in made, "a version is sent only what it has"
     assert len(made["topics=twice"]["topics"]) == 2
     assert made["topics=[]"]["topics"] == []
-    assert made["topics.0.name='no-such'"]["topics"][0]["name"] == "p-no-such"
+    assert made["topics.0.name='no-such'"]["topics"][0]["name"].startswith("p-")
     assert "topics=None" not in made, "it may not be null"
 
 
