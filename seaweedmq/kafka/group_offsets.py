@@ -233,6 +233,7 @@ class GroupOffsetsRoom:
             topics=[
                 make(name=name, partitions=[of_each(partition_index=n, error_code=error) for n, error in partitions])
                 for name, partitions in _joined(parts, said)
+                if partitions
             ]
         )
 

@@ -8,6 +8,9 @@ from seaweedmq.kafka.wire.messages import API, Handler, InitProducerIdResponse, 
 
 FIRST_EPOCH = 0
 
+NOBODY = (-1, -1)
+"""Id and epoch of a producer that has none yet."""
+
 
 class IdentitiesRoom:
     """Answers InitProducerId. A producer that asks again, as after an error, gets another id."""
@@ -32,7 +35,8 @@ class IdentitiesRoom:
                 Code.INVALID_REQUEST,
                 f"transactional.id {transactional[:100]!r}: SeaweedMQ has no transactions yet, leave it out",
             )
-        if (request.body.producer_id < 0) != (request.body.producer_epoch < 0):
+        who = (request.body.producer_id, request.body.producer_epoch)
+        if who != NOBODY and min(who) < 0:
             raise KafkaRefusal(Code.INVALID_REQUEST, "a producer has an id and an epoch, or neither: give both or none")
         try:
             producer_id = await self._ids.next()

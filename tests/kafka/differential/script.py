@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from tests.kafka.differential.messages import Names
 from tests.kafka.differential.play import Answers, Play, playing
-from tests.kafka.differential.scenes import cluster, commits, configs, fetch, groups, offsets, produce, topics
+from tests.kafka.differential.scenes import cluster, commits, configs, fetch, groups, odd, offsets, produce, topics
 
 Scene = Callable[[Play], Awaitable[None]]
 AGO_MS = 3_600_000
@@ -19,6 +19,7 @@ SCENES: Mapping[str, Scene] = {
     **offsets.SCENES,
     **groups.SCENES,
     **commits.SCENES,
+    **odd.SCENES,
 }
 
 

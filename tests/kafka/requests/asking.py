@@ -35,6 +35,8 @@ async def asked(port: int, node_id: int, api: API, version: int, t0_ms: int) -> 
     async with playing(port, prefix.removesuffix("-"), _names_of(place)) as play:
         await furnish(play, place, api)
         for case in cases(api, version, place):
+            if api is API.OFFSET_DELETE:  # each case takes the offset away
+                await _commit(play, place)
             play.names = _names_of(place)
             answers[case.title] = _without(place, await _answer(play, api, version, case.fields))
     return answers
@@ -73,18 +75,9 @@ async def furnish(play: Play, place: Place, api: API) -> None:
         listed = await play.quietly(API.METADATA, 12, topics=[{"topic_id": None, "name": place.topic}])
         place.topic_id = UUID(str(listed.topics[0].topic_id))  # a handler has it as text
     if api in NEED_OFFSETS:
-        part = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": "m"}
-        name = place.topic if api in NEED_TOPIC else await play.topic("topic", PARTITIONS)
-        kept = await play.quietly(
-            API.OFFSET_COMMIT,
-            7,
-            group_id=place.committed,
-            generation_id_or_member_epoch=-1,
-            member_id="",
-            group_instance_id=None,
-            topics=[{"name": name, "partitions": [part]}],
-        )
-        assert kept.topics[0].partitions[0].error_code == 0, kept
+        if api not in NEED_TOPIC:
+            await play.topic("topic", PARTITIONS)
+        await _commit(play, place)
     if api in NEED_MEMBER:
         patient = {"session_timeout_ms": 600_000}
         first = await play.quietly(API.JOIN_GROUP, 9, **joining(place.group, **patient))
@@ -92,6 +85,21 @@ async def furnish(play: Play, place: Place, api: API) -> None:
         place.member_id, place.generation = joined.member_id, joined.generation_id
         shares = {place.member_id: b"share"}
         await play.quietly(API.SYNC_GROUP, 5, **syncing(place.group, place.member_id, place.generation, shares))
+
+
+async def _commit(play: Play, place: Place) -> None:
+    """Commit an offset for the first partition."""
+    part = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": "m"}
+    kept = await play.quietly(
+        API.OFFSET_COMMIT,
+        7,
+        group_id=place.committed,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=[{"name": place.topic, "partitions": [part]}],
+    )
+    assert kept.topics[0].partitions[0].error_code == 0, kept
 
 
 def _without(place: Place, part: Any) -> Any:

@@ -102,8 +102,11 @@ async def test_odd_requests_are_answered_as_by_apache_kafka(bed: Bed) -> None:
     said = await asked(API.OFFSET_FETCH, 9, "groups.0.topics.0.partition_indexes=[]")
     assert [topic.partitions for topic in said.groups[0].topics] == [[]]
     assert (await asked(API.DELETE_RECORDS, 2, "topics.0.partitions=[]")).topics == []
+    assert (await asked(API.OFFSET_DELETE, 0, "topics.0.partitions=[]")).topics == []
     assert [one.error_code for one in (await asked(API.DELETE_GROUPS, 2, "groups_names=twice")).results] == [Code.NONE]
     assert await asked(API.SYNC_GROUP, 5, "protocol_name=None") == Code.INCONSISTENT_GROUP_PROTOCOL
+    for title in ("producer_id=-2", "producer_epoch=-2", "producer_id=1"):
+        assert await asked(API.INIT_PRODUCER_ID, 4, title) == Code.INVALID_REQUEST
     for api, version in ((API.ALTER_CONFIGS, 2), (API.INCREMENTAL_ALTER_CONFIGS, 1)):
         [one] = (await asked(api, version, "resources.0.resource_name=''")).responses
         assert one.error_code == Code.INVALID_REQUEST
