@@ -120,6 +120,7 @@ class Broker:
             dial=self._dial,
             address=address,
             timeout_s=config.rpc_timeout_s,
+            frame_bytes_max=config.frame_bytes_max,
         )
         clock = ConfirmedClock(env)
         self._term_parts = TermParts(

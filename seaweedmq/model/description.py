@@ -46,6 +46,8 @@ class TopicDescription:
     bits above the first 40, so it never falls, though a recovered etcd counts from 1."""
     more_above: int | None = None
     """More sealed segments that were asked for have an id above this one; None: these are all."""
+    frame_bytes_max: int = 0
+    """Limit of one frame at the broker that answers. 0: the call was not ``DescribeTopic``."""
 
     def segment(self, number: int) -> Segment | None:
         """The segment with this id, if it is in the description."""

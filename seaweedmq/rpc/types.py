@@ -219,6 +219,7 @@ def write_description(description: TopicDescription) -> types_pb2.TopicDescripti
         addresses=description.addresses,
         revision=description.revision,
         more_above=description.more_above,
+        frame_bytes_max=description.frame_bytes_max,
     )
 
 
@@ -230,6 +231,7 @@ def read_description(message: types_pb2.TopicDescription) -> TopicDescription:
         addresses=dict(message.addresses),
         revision=message.revision,
         more_above=message.more_above if message.HasField("more_above") else None,
+        frame_bytes_max=message.frame_bytes_max,
     )
 
 

@@ -144,7 +144,7 @@ def _stage(plan: SinkPlan, sink: str, number: int, batches: Iterable[pa.RecordBa
     if done is not None and done.ranges:  # as of the last batch; there may be more partitions than at the query's start
         ranges, ring = done.ranges, KeyRange(0, done.ranges[-1].hi)
     with staged.batch(number).staging(f"{partition:05d}-{context.taskAttemptId()}") as file:
-        Stager(file, plan.columns, ring, ranges, system_environment()).write(batches)
+        Stager(file, plan.columns, ring, ranges, plan.frame_bytes_max, system_environment()).write(batches)
         return Staged(sink, plan.topic_uid, partition, file.finish())
 
 

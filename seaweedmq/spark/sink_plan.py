@@ -44,6 +44,8 @@ class SinkPlan:
     ring: KeyRange
     ranges: tuple[KeyRange, ...]
     """Of the segments that were open then: frames are made for them."""
+    frame_bytes_max: int
+    """Limit of one frame at the brokers: a row that is larger is rejected before anything is published."""
     columns: SinkColumns
 
 
@@ -76,6 +78,7 @@ async def plan_sink(options: SinkOptions, given: pa.Schema) -> SinkPlan:
     """
     async with connected(options) as cluster:
         described = await cluster.describe(options.topic, OPEN)
+        frame_bytes_max = described.frame_bytes_max
         root = await check_storage(options, described)
         columns = plan_columns(given, described.topic.schema, options.key, options.timestamp)
         if columns.schema is not None and described.topic.schema is None:
@@ -87,6 +90,7 @@ async def plan_sink(options: SinkOptions, given: pa.Schema) -> SinkPlan:
             topic_uid=described.topic.uid,
             ring=described.topic.ring,
             ranges=open_ranges(described),
+            frame_bytes_max=frame_bytes_max,
             columns=columns,
         )
 

@@ -1,18 +1,18 @@
 """A task's rows on their way into the shared storage: batches of Spark's in, frames for each segment out."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import pyarrow as pa
 
-from seaweedmq.client.publish.framing import FRAME_BYTES_MAX, by_segment, frames_of
+from seaweedmq.client.publish.framing import by_segment, frames_of
 from seaweedmq.client.publish.outbox import SEGMENTS_PER_BATCH_MAX
-from seaweedmq.client.publish.outgoing import Failed, OutFrame
+from seaweedmq.client.publish.outgoing import OutFrame
 from seaweedmq.client.publish.promise import Positions
 from seaweedmq.client.publish.routing import Routes
 from seaweedmq.client.publish.rows import Rows
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.model.config import MIB, BrokerConfig
+from seaweedmq.model.config import MIB
 from seaweedmq.model.producer import NATIVE_PRODUCER_BIT
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.ports import Environment
@@ -39,23 +39,31 @@ class Stager:
     """Rows of one task, gathered until they make good frames. Memory is bounded by some frames for each segment."""
 
     def __init__(
-        self, file: StagingFile, columns: SinkColumns, ring: KeyRange, ranges: Sequence[KeyRange], env: Environment
+        self,
+        file: StagingFile,
+        columns: SinkColumns,
+        ring: KeyRange,
+        ranges: Sequence[KeyRange],
+        frame_bytes_max: int,
+        env: Environment,
     ) -> None:
         self._file = file
         self._columns = columns
+        self._frame_bytes_max = frame_bytes_max
         self._ranges = dict(enumerate(ranges))
         self._routes = Routes(ring, ((slots, number) for number, slots in self._ranges.items()))
         self._env = env
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
         self._flags = 0
+        self._rows = 0
         self._rows_bytes = FRAME_BYTES * min(SEGMENTS_PER_BATCH_MAX, len(ranges))
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Stage every row.
 
         Raises:
-            InvalidArgument: a row does not fit the topic; names the column.
+            InvalidArgument: If a row does not fit the topic, names the column. If a row is larger than brokers take.
         """
         for batch in batches:
             fitted, flags = self._columns.fit(batch)
@@ -81,43 +89,21 @@ class Stager:
     def _put_rows(self, columns: pa.RecordBatch) -> None:
         ring = self._routes.ring
         keyless_slot = self._env.rng.randrange(ring.lo, ring.hi)
-        positions = range(columns.num_rows)
+        positions = range(self._rows, self._rows + columns.num_rows)
+        self._rows = positions.stop
         rows = Rows(columns, self._flags, self._env.wall_us(), positions, _Nobody())
         frames: list[OutFrame] = []
         for number, part in by_segment(rows, self._routes, keyless_slot):
-            frames += _frames(part, self._ranges[number], keyless_slot)
+            for frame in frames_of(
+                part,
+                segment_slots=self._ranges[number],
+                keyless_slot=keyless_slot,
+                producer_id=NATIVE_PRODUCER_BIT,
+                first_sequence=0,
+                frame_bytes=FRAME_BYTES,
+                frame_bytes_max=self._frame_bytes_max,
+            ):
+                if not isinstance(frame, OutFrame):
+                    raise frame.error
+                frames.append(frame)
         self._file.write([frame.data for frame in frames], sum(frame.record_count for frame in frames))
-
-
-def _frames(rows: Rows, slots: KeyRange, keyless_slot: int) -> Iterator[OutFrame]:
-    """Raises InvalidArgument: a row is larger than any broker takes."""
-
-    def cut(rows: Rows, bytes_max: int) -> Iterator[OutFrame | Failed]:
-        return frames_of(
-            rows,
-            segment_slots=slots,
-            keyless_slot=keyless_slot,
-            producer_id=NATIVE_PRODUCER_BIT,
-            first_sequence=0,
-            frame_bytes=FRAME_BYTES,
-            frame_bytes_max=bytes_max,
-        )
-
-    first = int(rows.positions[0])
-    for frame in cut(rows, BrokerConfig().frame_bytes_max):
-        if isinstance(frame, OutFrame):
-            yield frame
-            continue
-        # One row over the limit that brokers have unless they are told otherwise: those that publish it know.
-        at = _place(rows, int(frame.positions[0]), first)
-        for larger in cut(rows.slice(at, 1), FRAME_BYTES_MAX):
-            if isinstance(larger, Failed):
-                raise larger.error
-            yield larger
-
-
-def _place(rows: Rows, position: int, first: int) -> int:
-    """Where the row with this position is."""
-    if isinstance(rows.positions, range):
-        return position - first
-    return int((rows.positions == position).nonzero()[0][0])

@@ -283,7 +283,7 @@ async def stage_batch(users: Users, number: int) -> None:
     plan = await plan_sink(sink_options(users), rows.schema)
     users.staged_uid = plan.topic_uid
     with StagedSink(plan.root, plan.topic, SINK).batch(number).staging("0") as file:
-        Stager(file, plan.columns, plan.ring, plan.ranges, system_environment()).write([rows])
+        Stager(file, plan.columns, plan.ring, plan.ranges, plan.frame_bytes_max, system_environment()).write([rows])
         users.staged.append(file.finish())
 
 

@@ -119,18 +119,20 @@ SEGMENTS = st.builds(
     problem=TEXTS,
 )
 DESCRIPTIONS = st.builds(
-    lambda topic, segments, addresses, revision, more_above: TopicDescription(
+    lambda topic, segments, addresses, revision, more_above, frame_bytes_max: TopicDescription(
         topic=topic,
         segments=tuple(replace(s, topic=topic.name) for s in segments),
         addresses=addresses,
         revision=revision,
         more_above=more_above,
+        frame_bytes_max=frame_bytes_max,
     ),
     TOPICS,
     st.lists(SEGMENTS, max_size=3),
     st.dictionaries(TEXTS, TEXTS, max_size=3),
     U64,
     st.none() | U32,
+    U64,
 )
 WHICH = st.builds(Which, open=st.booleans(), sealed_above=st.none() | st.just(-1) | U32, ids=IDS)
 AWAITED = st.builds(AwaitedTopic, name=NAMES, topic_uid=U64, above=U64, ids=IDS)

@@ -23,6 +23,7 @@ import pytest
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.codec.paths import topic_dir
 from seaweedmq.core.lineage.batches import tasks
+from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName, TopicSpec
 from seaweedmq.spark import sink, sink_publish, stager, stream
 from seaweedmq.spark.columns import columns_of
@@ -359,6 +360,7 @@ class Driver:
             topic_uid=described.topic.uid,
             ring=described.topic.ring,
             ranges=open_ranges(described),
+            frame_bytes_max=BrokerConfig().frame_bytes_max,
             columns=plan_columns(COLUMNS, None, None, None),
         )
         options = SinkOptions(bootstrap=("fake:9000", "fake:9001"), storage=str(self.world.root), topic=COPY)

@@ -266,7 +266,7 @@ def test_what_was_staged_for_a_topic_does_not_come_into_the_next_one_of_its_name
     target.create(topic)
     run(plan_sink(options, batch.schema))  # its folder is there again
     with StagedSink(target.storage, plan.topic, "q-1").batch(1).staging("0") as file:
-        Stager(file, plan.columns, plan.ring, plan.ranges, system_environment()).write([batch])
+        Stager(file, plan.columns, plan.ring, plan.ranges, plan.frame_bytes_max, system_environment()).write([batch])
         staged = file.finish()
     with pytest.raises(NotFound, match="was deleted and created again since batch 1 was staged for it"):
         run(publish_staged(options, "q-1", 1, [staged], plan.topic_uid))
@@ -281,7 +281,7 @@ def test_a_write_that_is_published_has_not_failed_because_something_of_it_stays(
     batch = pa.record_batch({"value": pa.array([b"x"] * 10)})
     plan = run(plan_sink(options, batch.schema))
     with StagedSink(target.storage, plan.topic, "w-1").batch(0).staging("0") as file:
-        Stager(file, plan.columns, plan.ring, plan.ranges, system_environment()).write([batch])
+        Stager(file, plan.columns, plan.ring, plan.ranges, plan.frame_bytes_max, system_environment()).write([batch])
         staged = Staged("w-1", plan.topic_uid, 0, file.finish())
 
     def remove(sink: StagedSink) -> None:

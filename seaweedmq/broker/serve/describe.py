@@ -30,8 +30,15 @@ class Descriptions:
         dial: Callable[[str], BrokerApi],
         address: str,
         timeout_s: float,
+        frame_bytes_max: int,
     ) -> None:
-        """``dial`` takes a broker id. ``timeout_s``: so long the view may take to follow etcd."""
+        """Make it.
+
+        Args:
+            dial: takes a broker id.
+            timeout_s: time that the view may take to follow etcd.
+            frame_bytes_max: limit of one frame at this broker.
+        """
         self._view = view
         self._meta = meta
         self._owned = owned
@@ -39,6 +46,7 @@ class Descriptions:
         self._dial = dial
         self._address = address
         self._timeout_s = timeout_s
+        self._frame_bytes_max = frame_bytes_max
 
     async def topics(self) -> tuple[Topic, ...]:
         """See ``model.calls.ListTopics``."""
@@ -49,7 +57,7 @@ class Descriptions:
         if len(which.ids) > IDS_MAX:
             raise InvalidArgument(f"{len(which.ids)} segments of {name} asked for by id: ask for {IDS_MAX} at a time")
         await self.catch_up(name, topic_uid)
-        return describe(self._view, name, which)
+        return replace(describe(self._view, name, which), frame_bytes_max=self._frame_bytes_max)
 
     async def changed(self, topics: Sequence[AwaitedTopic], patience_s: float) -> ToldTopics:
         """See ``model.calls.AwaitTopics``."""

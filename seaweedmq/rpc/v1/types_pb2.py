@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18seaweedmq/v1/types.proto\x12\x0cseaweedmq.v1\"=\n\x05Start\x12%\n\x04kind\x18\x01 \x01(\x0e\x32\x17.seaweedmq.v1.StartKind\x12\r\n\x05value\x18\x02 \x01(\x03\"\xa7\x04\n\x05Topic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\x04\x12\x10\n\x08replicas\x18\x03 \x01(\r\x12,\n\ndurability\x18\x04 \x01(\x0e\x32\x18.seaweedmq.v1.Durability\x12&\n\x07scaling\x18\x05 \x01(\x0e\x32\x15.seaweedmq.v1.Scaling\x12\x13\n\x06schema\x18\x06 \x01(\x0cH\x00\x88\x01\x01\x12\x18\n\x0bretention_s\x18\x07 \x01(\x01H\x01\x88\x01\x01\x12\x1c\n\x0fretention_bytes\x18\x08 \x01(\x04H\x02\x88\x01\x01\x12\x14\n\x0cnext_segment\x18\t \x01(\r\x12\x12\n\ncreated_us\x18\n \x01(\x03\x12\x1f\n\x12target_bytes_per_s\x18\x0b \x01(\x01H\x03\x88\x01\x01\x12!\n\x14target_records_per_s\x18\x0c \x01(\x01H\x04\x88\x01\x01\x12\x14\n\x0csegments_min\x18\r \x01(\r\x12\x17\n\npartitions\x18\x0e \x01(\rH\x05\x88\x01\x01\x12+\n\x07\x63onfigs\x18\x0f \x01(\x0b\x32\x1a.seaweedmq.v1.TopicConfigs\x12\x16\n\x0elow_watermarks\x18\x10 \x03(\x04\x42\t\n\x07_schemaB\x0e\n\x0c_retention_sB\x12\n\x10_retention_bytesB\x15\n\x13_target_bytes_per_sB\x17\n\x15_target_records_per_sB\r\n\x0b_partitions\"u\n\x0cTopicConfigs\x12\x36\n\x06values\x18\x01 \x03(\x0b\x32&.seaweedmq.v1.TopicConfigs.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\"\n\x08KeyRange\x12\n\n\x02lo\x18\x01 \x01(\r\x12\n\n\x02hi\x18\x02 \x01(\r\"V\n\x10ProducerSequence\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x04\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\r\x12\x15\n\rnext_sequence\x18\x03 \x01(\x04\"\xb8\x02\n\x07Segment\x12\n\n\x02id\x18\x01 \x01(\r\x12%\n\x05slots\x18\x02 \x01(\x0b\x32\x16.seaweedmq.v1.KeyRange\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12)\n\x05state\x18\x04 \x01(\x0e\x32\x1a.seaweedmq.v1.SegmentState\x12\x10\n\x08replicas\x18\x05 \x03(\t\x12\x14\n\x0cpredecessors\x18\x06 \x03(\r\x12\x12\n\nsuccessors\x18\x07 \x03(\r\x12\x14\n\x0cstart_offset\x18\x08 \x01(\x04\x12\x17\n\nend_offset\x18\t \x01(\x04H\x00\x88\x01\x01\x12\x11\n\topened_us\x18\x0b \x01(\x03\x12\x11\n\tsealed_us\x18\x32 \x01(\x03\x12\x0f\n\x07problem\x18\x33 \x01(\tB\r\n\x0b_end_offsetJ\x04\x08\n\x10\x0bR\tsequences\"\x8d\x02\n\x10TopicDescription\x12\"\n\x05topic\x18\x01 \x01(\x0b\x32\x13.seaweedmq.v1.Topic\x12\'\n\x08segments\x18\x02 \x03(\x0b\x32\x15.seaweedmq.v1.Segment\x12@\n\taddresses\x18\x03 \x03(\x0b\x32-.seaweedmq.v1.TopicDescription.AddressesEntry\x12\x10\n\x08revision\x18\x32 \x01(\x04\x12\x17\n\nmore_above\x18\x33 \x01(\rH\x00\x88\x01\x01\x1a\x30\n\x0e\x41\x64\x64ressesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\r\n\x0b_more_above\"\x91\x01\n\x0cSegmentStats\x12\x0f\n\x07segment\x18\x01 \x01(\r\x12\x16\n\x0ehigh_watermark\x18\x02 \x01(\x04\x12\x16\n\x0e\x66lushed_offset\x18\x03 \x01(\x04\x12\x13\n\x0b\x62ytes_per_s\x18\x04 \x01(\x01\x12\x15\n\rrecords_per_s\x18\x05 \x01(\x01\x12\x14\n\x0cstart_offset\x18\x06 \x01(\x04\"\x84\x01\n\nBrokerInfo\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x12\n\nstarted_us\x18\x03 \x01(\x03\x12\x0b\n\x03pid\x18\x04 \x01(\r\x12\x0f\n\x07version\x18\x05 \x01(\t\x12\x10\n\x08\x64raining\x18\x06 \x01(\x08\x12\x15\n\rkafka_address\x18\x07 \x01(\t\"\xcf\x01\n\x0bSegmentLoad\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07segment\x18\x02 \x01(\r\x12\x13\n\x0b\x62ytes_per_s\x18\x03 \x01(\x01\x12\x15\n\rrecords_per_s\x18\x04 \x01(\x01\x12\x17\n\x0funwritten_bytes\x18\x05 \x01(\x04\x12\x18\n\x10long_bytes_per_s\x18\x07 \x01(\x01\x12\x1a\n\x12long_records_per_s\x18\x08 \x01(\x01\x12\x1f\n\x17histogram_records_per_s\x18\t \x03(\x01J\x04\x08\x06\x10\x07\"\xb2\x01\n\nBrokerLoad\x12\x0e\n\x06\x62roker\x18\x01 \x01(\t\x12\x11\n\tcpu_share\x18\x02 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x03 \x01(\x04\x12\x16\n\x0e\x62uffered_bytes\x18\x04 \x01(\x04\x12+\n\x08segments\x18\x05 \x03(\x0b\x32\x19.seaweedmq.v1.SegmentLoad\x12&\n\x04\x65tcd\x18\x06 \x01(\x0b\x32\x18.seaweedmq.v1.EtcdAccess\".\n\nEtcdAccess\x12\x0f\n\x07trouble\x18\x01 \x01(\t\x12\x0f\n\x07lease_s\x18\x02 \x01(\x01\"\x82\x01\n\x0fTogetherRequest\x12\x31\n\x05parts\x18\x01 \x03(\x0b\x32\".seaweedmq.v1.TogetherRequest.Part\x12\x13\n\x0bpatience_ms\x18\x02 \x01(\r\x1a\'\n\x04Part\x12\x0e\n\x06method\x18\x01 \x01(\t\x12\x0f\n\x07request\x18\x02 \x01(\x0c\"\xd4\x01\n\rTogetherReply\x12/\n\x05parts\x18\x01 \x03(\x0b\x32 .seaweedmq.v1.TogetherReply.Part\x1a%\n\x07\x46\x61ilure\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x1ak\n\x04Part\x12\x0f\n\x05reply\x18\x01 \x01(\x0cH\x00\x12\x36\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32#.seaweedmq.v1.TogetherReply.FailureH\x00\x12\x0f\n\x05later\x18\x03 \x01(\x08H\x00\x42\t\n\x07outcome*Z\n\nDurability\x12\x1a\n\x16\x44URABILITY_UNSPECIFIED\x10\x00\x12\x19\n\x15\x44URABILITY_REPLICATED\x10\x01\x12\x15\n\x11\x44URABILITY_STORED\x10\x02*G\n\x07Scaling\x12\x17\n\x13SCALING_UNSPECIFIED\x10\x00\x12\x10\n\x0cSCALING_AUTO\x10\x01\x12\x11\n\rSCALING_FIXED\x10\x02*_\n\x0cSegmentState\x12\x1d\n\x19SEGMENT_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12SEGMENT_STATE_OPEN\x10\x01\x12\x18\n\x14SEGMENT_STATE_SEALED\x10\x02*\x83\x01\n\tStartKind\x12\x1a\n\x16START_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13START_KIND_EARLIEST\x10\x01\x12\x15\n\x11START_KIND_LATEST\x10\x02\x12\x15\n\x11START_KIND_OFFSET\x10\x03\x12\x13\n\x0fSTART_KIND_TIME\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18seaweedmq/v1/types.proto\x12\x0cseaweedmq.v1\"=\n\x05Start\x12%\n\x04kind\x18\x01 \x01(\x0e\x32\x17.seaweedmq.v1.StartKind\x12\r\n\x05value\x18\x02 \x01(\x03\"\xa7\x04\n\x05Topic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\x04\x12\x10\n\x08replicas\x18\x03 \x01(\r\x12,\n\ndurability\x18\x04 \x01(\x0e\x32\x18.seaweedmq.v1.Durability\x12&\n\x07scaling\x18\x05 \x01(\x0e\x32\x15.seaweedmq.v1.Scaling\x12\x13\n\x06schema\x18\x06 \x01(\x0cH\x00\x88\x01\x01\x12\x18\n\x0bretention_s\x18\x07 \x01(\x01H\x01\x88\x01\x01\x12\x1c\n\x0fretention_bytes\x18\x08 \x01(\x04H\x02\x88\x01\x01\x12\x14\n\x0cnext_segment\x18\t \x01(\r\x12\x12\n\ncreated_us\x18\n \x01(\x03\x12\x1f\n\x12target_bytes_per_s\x18\x0b \x01(\x01H\x03\x88\x01\x01\x12!\n\x14target_records_per_s\x18\x0c \x01(\x01H\x04\x88\x01\x01\x12\x14\n\x0csegments_min\x18\r \x01(\r\x12\x17\n\npartitions\x18\x0e \x01(\rH\x05\x88\x01\x01\x12+\n\x07\x63onfigs\x18\x0f \x01(\x0b\x32\x1a.seaweedmq.v1.TopicConfigs\x12\x16\n\x0elow_watermarks\x18\x10 \x03(\x04\x42\t\n\x07_schemaB\x0e\n\x0c_retention_sB\x12\n\x10_retention_bytesB\x15\n\x13_target_bytes_per_sB\x17\n\x15_target_records_per_sB\r\n\x0b_partitions\"u\n\x0cTopicConfigs\x12\x36\n\x06values\x18\x01 \x03(\x0b\x32&.seaweedmq.v1.TopicConfigs.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\"\n\x08KeyRange\x12\n\n\x02lo\x18\x01 \x01(\r\x12\n\n\x02hi\x18\x02 \x01(\r\"V\n\x10ProducerSequence\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x04\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\r\x12\x15\n\rnext_sequence\x18\x03 \x01(\x04\"\xb8\x02\n\x07Segment\x12\n\n\x02id\x18\x01 \x01(\r\x12%\n\x05slots\x18\x02 \x01(\x0b\x32\x16.seaweedmq.v1.KeyRange\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12)\n\x05state\x18\x04 \x01(\x0e\x32\x1a.seaweedmq.v1.SegmentState\x12\x10\n\x08replicas\x18\x05 \x03(\t\x12\x14\n\x0cpredecessors\x18\x06 \x03(\r\x12\x12\n\nsuccessors\x18\x07 \x03(\r\x12\x14\n\x0cstart_offset\x18\x08 \x01(\x04\x12\x17\n\nend_offset\x18\t \x01(\x04H\x00\x88\x01\x01\x12\x11\n\topened_us\x18\x0b \x01(\x03\x12\x11\n\tsealed_us\x18\x32 \x01(\x03\x12\x0f\n\x07problem\x18\x33 \x01(\tB\r\n\x0b_end_offsetJ\x04\x08\n\x10\x0bR\tsequences\"\xa6\x02\n\x10TopicDescription\x12\"\n\x05topic\x18\x01 \x01(\x0b\x32\x13.seaweedmq.v1.Topic\x12\'\n\x08segments\x18\x02 \x03(\x0b\x32\x15.seaweedmq.v1.Segment\x12@\n\taddresses\x18\x03 \x03(\x0b\x32-.seaweedmq.v1.TopicDescription.AddressesEntry\x12\x10\n\x08revision\x18\x32 \x01(\x04\x12\x17\n\nmore_above\x18\x33 \x01(\rH\x00\x88\x01\x01\x12\x17\n\x0f\x66rame_bytes_max\x18\x34 \x01(\x04\x1a\x30\n\x0e\x41\x64\x64ressesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\r\n\x0b_more_above\"\x91\x01\n\x0cSegmentStats\x12\x0f\n\x07segment\x18\x01 \x01(\r\x12\x16\n\x0ehigh_watermark\x18\x02 \x01(\x04\x12\x16\n\x0e\x66lushed_offset\x18\x03 \x01(\x04\x12\x13\n\x0b\x62ytes_per_s\x18\x04 \x01(\x01\x12\x15\n\rrecords_per_s\x18\x05 \x01(\x01\x12\x14\n\x0cstart_offset\x18\x06 \x01(\x04\"\x84\x01\n\nBrokerInfo\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x12\n\nstarted_us\x18\x03 \x01(\x03\x12\x0b\n\x03pid\x18\x04 \x01(\r\x12\x0f\n\x07version\x18\x05 \x01(\t\x12\x10\n\x08\x64raining\x18\x06 \x01(\x08\x12\x15\n\rkafka_address\x18\x07 \x01(\t\"\xcf\x01\n\x0bSegmentLoad\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07segment\x18\x02 \x01(\r\x12\x13\n\x0b\x62ytes_per_s\x18\x03 \x01(\x01\x12\x15\n\rrecords_per_s\x18\x04 \x01(\x01\x12\x17\n\x0funwritten_bytes\x18\x05 \x01(\x04\x12\x18\n\x10long_bytes_per_s\x18\x07 \x01(\x01\x12\x1a\n\x12long_records_per_s\x18\x08 \x01(\x01\x12\x1f\n\x17histogram_records_per_s\x18\t \x03(\x01J\x04\x08\x06\x10\x07\"\xb2\x01\n\nBrokerLoad\x12\x0e\n\x06\x62roker\x18\x01 \x01(\t\x12\x11\n\tcpu_share\x18\x02 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x03 \x01(\x04\x12\x16\n\x0e\x62uffered_bytes\x18\x04 \x01(\x04\x12+\n\x08segments\x18\x05 \x03(\x0b\x32\x19.seaweedmq.v1.SegmentLoad\x12&\n\x04\x65tcd\x18\x06 \x01(\x0b\x32\x18.seaweedmq.v1.EtcdAccess\".\n\nEtcdAccess\x12\x0f\n\x07trouble\x18\x01 \x01(\t\x12\x0f\n\x07lease_s\x18\x02 \x01(\x01\"\x82\x01\n\x0fTogetherRequest\x12\x31\n\x05parts\x18\x01 \x03(\x0b\x32\".seaweedmq.v1.TogetherRequest.Part\x12\x13\n\x0bpatience_ms\x18\x02 \x01(\r\x1a\'\n\x04Part\x12\x0e\n\x06method\x18\x01 \x01(\t\x12\x0f\n\x07request\x18\x02 \x01(\x0c\"\xd4\x01\n\rTogetherReply\x12/\n\x05parts\x18\x01 \x03(\x0b\x32 .seaweedmq.v1.TogetherReply.Part\x1a%\n\x07\x46\x61ilure\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x1ak\n\x04Part\x12\x0f\n\x05reply\x18\x01 \x01(\x0cH\x00\x12\x36\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32#.seaweedmq.v1.TogetherReply.FailureH\x00\x12\x0f\n\x05later\x18\x03 \x01(\x08H\x00\x42\t\n\x07outcome*Z\n\nDurability\x12\x1a\n\x16\x44URABILITY_UNSPECIFIED\x10\x00\x12\x19\n\x15\x44URABILITY_REPLICATED\x10\x01\x12\x15\n\x11\x44URABILITY_STORED\x10\x02*G\n\x07Scaling\x12\x17\n\x13SCALING_UNSPECIFIED\x10\x00\x12\x10\n\x0cSCALING_AUTO\x10\x01\x12\x11\n\rSCALING_FIXED\x10\x02*_\n\x0cSegmentState\x12\x1d\n\x19SEGMENT_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12SEGMENT_STATE_OPEN\x10\x01\x12\x18\n\x14SEGMENT_STATE_SEALED\x10\x02*\x83\x01\n\tStartKind\x12\x1a\n\x16START_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13START_KIND_EARLIEST\x10\x01\x12\x15\n\x11START_KIND_LATEST\x10\x02\x12\x15\n\x11START_KIND_OFFSET\x10\x03\x12\x13\n\x0fSTART_KIND_TIME\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,14 +35,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOPICCONFIGS_VALUESENTRY']._serialized_options = b'8\001'
   _globals['_TOPICDESCRIPTION_ADDRESSESENTRY']._loaded_options = None
   _globals['_TOPICDESCRIPTION_ADDRESSESENTRY']._serialized_options = b'8\001'
-  _globals['_DURABILITY']._serialized_start=2559
-  _globals['_DURABILITY']._serialized_end=2649
-  _globals['_SCALING']._serialized_start=2651
-  _globals['_SCALING']._serialized_end=2722
-  _globals['_SEGMENTSTATE']._serialized_start=2724
-  _globals['_SEGMENTSTATE']._serialized_end=2819
-  _globals['_STARTKIND']._serialized_start=2822
-  _globals['_STARTKIND']._serialized_end=2953
+  _globals['_DURABILITY']._serialized_start=2584
+  _globals['_DURABILITY']._serialized_end=2674
+  _globals['_SCALING']._serialized_start=2676
+  _globals['_SCALING']._serialized_end=2747
+  _globals['_SEGMENTSTATE']._serialized_start=2749
+  _globals['_SEGMENTSTATE']._serialized_end=2844
+  _globals['_STARTKIND']._serialized_start=2847
+  _globals['_STARTKIND']._serialized_end=2978
   _globals['_START']._serialized_start=42
   _globals['_START']._serialized_end=103
   _globals['_TOPIC']._serialized_start=106
@@ -58,27 +58,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SEGMENT']._serialized_start=903
   _globals['_SEGMENT']._serialized_end=1215
   _globals['_TOPICDESCRIPTION']._serialized_start=1218
-  _globals['_TOPICDESCRIPTION']._serialized_end=1487
-  _globals['_TOPICDESCRIPTION_ADDRESSESENTRY']._serialized_start=1424
-  _globals['_TOPICDESCRIPTION_ADDRESSESENTRY']._serialized_end=1472
-  _globals['_SEGMENTSTATS']._serialized_start=1490
-  _globals['_SEGMENTSTATS']._serialized_end=1635
-  _globals['_BROKERINFO']._serialized_start=1638
-  _globals['_BROKERINFO']._serialized_end=1770
-  _globals['_SEGMENTLOAD']._serialized_start=1773
-  _globals['_SEGMENTLOAD']._serialized_end=1980
-  _globals['_BROKERLOAD']._serialized_start=1983
-  _globals['_BROKERLOAD']._serialized_end=2161
-  _globals['_ETCDACCESS']._serialized_start=2163
-  _globals['_ETCDACCESS']._serialized_end=2209
-  _globals['_TOGETHERREQUEST']._serialized_start=2212
-  _globals['_TOGETHERREQUEST']._serialized_end=2342
-  _globals['_TOGETHERREQUEST_PART']._serialized_start=2303
-  _globals['_TOGETHERREQUEST_PART']._serialized_end=2342
-  _globals['_TOGETHERREPLY']._serialized_start=2345
-  _globals['_TOGETHERREPLY']._serialized_end=2557
-  _globals['_TOGETHERREPLY_FAILURE']._serialized_start=2411
-  _globals['_TOGETHERREPLY_FAILURE']._serialized_end=2448
-  _globals['_TOGETHERREPLY_PART']._serialized_start=2450
-  _globals['_TOGETHERREPLY_PART']._serialized_end=2557
+  _globals['_TOPICDESCRIPTION']._serialized_end=1512
+  _globals['_TOPICDESCRIPTION_ADDRESSESENTRY']._serialized_start=1449
+  _globals['_TOPICDESCRIPTION_ADDRESSESENTRY']._serialized_end=1497
+  _globals['_SEGMENTSTATS']._serialized_start=1515
+  _globals['_SEGMENTSTATS']._serialized_end=1660
+  _globals['_BROKERINFO']._serialized_start=1663
+  _globals['_BROKERINFO']._serialized_end=1795
+  _globals['_SEGMENTLOAD']._serialized_start=1798
+  _globals['_SEGMENTLOAD']._serialized_end=2005
+  _globals['_BROKERLOAD']._serialized_start=2008
+  _globals['_BROKERLOAD']._serialized_end=2186
+  _globals['_ETCDACCESS']._serialized_start=2188
+  _globals['_ETCDACCESS']._serialized_end=2234
+  _globals['_TOGETHERREQUEST']._serialized_start=2237
+  _globals['_TOGETHERREQUEST']._serialized_end=2367
+  _globals['_TOGETHERREQUEST_PART']._serialized_start=2328
+  _globals['_TOGETHERREQUEST_PART']._serialized_end=2367
+  _globals['_TOGETHERREPLY']._serialized_start=2370
+  _globals['_TOGETHERREPLY']._serialized_end=2582
+  _globals['_TOGETHERREPLY_FAILURE']._serialized_start=2436
+  _globals['_TOGETHERREPLY_FAILURE']._serialized_end=2473
+  _globals['_TOGETHERREPLY_PART']._serialized_start=2475
+  _globals['_TOGETHERREPLY_PART']._serialized_end=2582
 # @@protoc_insertion_point(module_scope)

@@ -471,10 +471,13 @@ class TopicDescription(_message.Message):
     ADDRESSES_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     MORE_ABOVE_FIELD_NUMBER: _builtins.int
+    FRAME_BYTES_MAX_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Of the topic's record, which changes with its open segments. Pages go together if the later one's is not lower."""
     more_above: _builtins.int
     """There are more sealed segments, above this id: ask for the next page. Absent: these are all."""
+    frame_bytes_max: _builtins.int
+    """Limit of one frame at the broker that answers. Only DescribeTopic sets it."""
     @_builtins.property
     def topic(self) -> Global___Topic: ...
     @_builtins.property
@@ -495,10 +498,11 @@ class TopicDescription(_message.Message):
         addresses: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         revision: _builtins.int = ...,
         more_above: _builtins.int | None = ...,
+        frame_bytes_max: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_more_above", b"_more_above", "more_above", b"more_above", "topic", b"topic"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_more_above", b"_more_above", "addresses", b"addresses", "more_above", b"more_above", "revision", b"revision", "segments", b"segments", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_more_above", b"_more_above", "addresses", b"addresses", "frame_bytes_max", b"frame_bytes_max", "more_above", b"more_above", "revision", b"revision", "segments", b"segments", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__more_above: _TypeAlias = _typing.Literal["more_above"]  # noqa: Y015
     _WhichOneofArgType__more_above: _TypeAlias = _typing.Literal["_more_above", b"_more_above"]  # noqa: Y015
