@@ -1,7 +1,7 @@
 # Everything a user or a developer does begins here: `make help` lists it.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test test-fast test-integration test-clients check format proto bench bench-quick sim sim-long clean
+.PHONY: help setup java demo test test-fast test-integration test-deep test-clients check format proto bench bench-quick sim sim-long clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -58,6 +58,9 @@ test-fast: setup  ## tests that start no process
 
 test-integration: java setup  ## tests that start etcd, brokers or Spark
 	@status=0; $(TEST) -m "integration and not measures" || status=$$?; $(TEST_ALONE) || status=$$?; exit $$status
+
+test-deep: java setup  ## property tests of files and of other programs' readers, 500 examples each
+	@$(TEST) -m deep --hypothesis-profile deep --timeout 3600
 
 test-clients: setup  ## Kafka clients that pip does not bring, where Maven, npm or Go are there (some 200 MB the first time)
 	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(CLIENTS)

@@ -15,7 +15,7 @@ from seaweedmq.coordination.local import LocalEtcd
 from tests.support.etcd import running_etcd
 
 settings.register_profile("untimed", deadline=None)  # how long an example takes says more about the machine
-settings.register_profile("deep", deadline=None, max_examples=500)  # pytest --hypothesis-profile deep
+settings.register_profile("deep", deadline=None, max_examples=500)  # make test-deep
 settings.load_profile("untimed")
 # A shell that starts us in the background has SIGINT ignored, here and in every process that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -128,6 +128,8 @@ def _type_of(kind: pa.DataType) -> pa.DataType:
         return pa.struct([_field_of(kind.field(i)) for i in range(kind.num_fields)])
     if _t.is_map(kind):
         return pa.map_(_field_of(kind.key_field), _field_of(kind.item_field))
+    if _t.is_fixed_size_list(kind) and _t.is_struct(kind.value_type):
+        raise _LeftOut(f"{kind}: pyiceberg does not read lists of a fixed size whose elements are structs")
     if _t.is_list(kind) or _t.is_large_list(kind) or _t.is_fixed_size_list(kind):
         return pa.list_(_field_of(kind.value_field))
     raise _LeftOut(f"{kind}: Iceberg has no such type")

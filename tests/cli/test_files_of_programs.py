@@ -22,6 +22,8 @@ from seaweedmq.cli.records.source import open_source
 from seaweedmq.errors import InvalidArgument
 from tests.support.typed_rows import drawn
 
+pytestmark = pytest.mark.deep
+
 COUNT = 6
 EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 20
 """Number of files to write and read; in the profile "deep", its number of examples."""

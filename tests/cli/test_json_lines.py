@@ -18,6 +18,8 @@ from seaweedmq.cli.records.source import open_source
 from seaweedmq.codec.foreign_text import MARK
 from seaweedmq.errors import InvalidArgument
 
+pytestmark = pytest.mark.deep
+
 MOMENT = datetime(2026, 1, 31, 12, 0, 0, 250_000, UTC)
 ENVELOPE = [
     pa.field("_segment", pa.int32()),
