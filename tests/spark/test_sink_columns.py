@@ -8,9 +8,11 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.errors import InvalidArgument
+from seaweedmq.spark import sink
 from seaweedmq.spark.sink_columns import SinkColumns, check_kinds, plan_columns
 from seaweedmq.spark.sink_options import parse_sink_options
 from seaweedmq.spark.sink_publish import check_repeat
+from seaweedmq.spark.source import SeaweedMQSource
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 """As Kafka's sink takes them."""
@@ -125,3 +127,11 @@ def test_options_are_checked() -> None:
         with pytest.raises(InvalidArgument) as refused:
             parse_sink_options({**PLACE, **wrong})
         assert said in str(refused.value)
+
+
+def test_a_stream_knows_its_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark gives its location to sinks, and a copied checkpoint is told by it alone."""
+    found = []
+    monkeypatch.setattr(sink, "stream_sink", lambda given, schema, overwrite: found.append(parse_sink_options(given)))
+    SeaweedMQSource({**PLACE, "checkpointlocation": "file:/c/", "queryName": "q"}).streamWriter(StructType(), False)
+    assert [options.checkpoint for options in found] == ["/c"]
