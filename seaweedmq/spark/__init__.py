@@ -6,6 +6,9 @@ or as a format, which Spark finds by itself where ``seaweedmq`` is installed::
 
     orders = spark.read.format("seaweedmq").options(storage="/mnt/shared/mq", topic="shop/orders").load()
 
+In a thread of your own call ``seaweedmq.spark.register(spark)`` first: Spark looks for formats in the session that is
+active in a thread, and otherwise says DATA_SOURCE_NOT_FOUND.
+
 Both give the same rows and columns, take the same options, and with ``bootstrap`` also what is in no file yet. Needs
 ``pip install 'seaweedmq[spark]'`` on the driver and on the executors.
 """
@@ -45,11 +48,16 @@ def register(spark: SparkSession) -> None:
     Takes the limit off the bytes of an Arrow batch unless the user set one: it makes headers slow. On a local master
     whose Python is not chosen by ``PYSPARK_PYTHON`` or the configuration, workers use the driver's interpreter, so that
     a virtual environment need not be activated.
+
+    Makes the session the active one of this thread, in which Spark looks for formats: call it in each thread of your
+    own that reads or writes topics, since a new thread has no active session.
     """
     context = spark.sparkContext
     chosen = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
     if context.master.startswith("local") and not chosen:
         context.pythonExec = sys.executable
+    jvm: Any = spark._jvm  # noqa: SLF001 - as PySpark does itself in createDataFrame
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
     spark.conf.set(_PUSHDOWN, "true")
     if spark.conf.get(_BATCH_BYTES, None) is None:
         spark.conf.set(_BATCH_BYTES, _NO_LIMIT)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import seaweedmq
+import seaweedmq.spark
 from seaweedmq.aio import system_environment
 from seaweedmq.codec.murmur2 import partition_of
 from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, StorageFailed
@@ -319,6 +321,20 @@ def test_a_query_whose_topic_was_deleted_and_created_again_ends_with_a_sentence_
     assert target.staged(topic) == []
     start(spark, str(tmp_path / "in"), str(tmp_path / "another"), options).awaitTermination()
     assert len(target.records(topic)) == 200
+
+
+def test_a_thread_writes_as_well(spark: SparkSession, target: Target) -> None:
+    """Spark looks for formats in the session that is active in a thread, and in a new thread none is."""
+    topic = target.create("sink/thread")
+
+    def write(session: SparkSession) -> None:
+        seaweedmq.spark.register(session)
+        target.write(session.range(10).selectExpr("cast(id as string) value"), topic)
+
+    for session in (spark, spark.newSession()):
+        with ThreadPoolExecutor(1) as threads:
+            threads.submit(write, session).result()
+    assert len(target.records(topic)) == 20
 
 
 def test_files_are_imported_whatever_they_are(spark: SparkSession, target: Target, tmp_path: Path) -> None:
