@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -335,6 +336,26 @@ def test_a_thread_writes_as_well(spark: SparkSession, target: Target) -> None:
         with ThreadPoolExecutor(1) as threads:
             threads.submit(write, session).result()
     assert len(target.records(topic)) == 20
+
+
+def test_a_copied_checkpoint_is_refused_and_its_rows_are_not_taken_for_repeats(
+    spark: SparkSession, target: Target, tmp_path: Path
+) -> None:
+    topic = target.create("sink/copied")
+    options, used, copy = target.options(topic), tmp_path / "used", tmp_path / "copy"
+    files_of(tmp_path / "all", batches=2, rows=100)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "all" / "000.parquet").rename(tmp_path / "in" / "000.parquet")
+    start(spark, str(tmp_path / "in"), str(used), options).awaitTermination()
+    shutil.copytree(used, copy)
+    (tmp_path / "all" / "001.parquet").rename(tmp_path / "in" / "001.parquet")
+    start(spark, str(tmp_path / "in"), str(used), options).awaitTermination()
+    assert len(target.records(topic)) == 200
+    with pytest.raises(
+        PySparkException, match=f"batch 1 of the query with the checkpoint {copy} is not written: .*cop"
+    ):
+        start(spark, str(tmp_path / "in"), str(copy), options).awaitTermination()
+    assert len(target.records(topic)) == 200
 
 
 def test_files_are_imported_whatever_they_are(spark: SparkSession, target: Target, tmp_path: Path) -> None:

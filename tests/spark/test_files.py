@@ -1,0 +1,95 @@
+"""Files that Spark writes: `publish` reads equal values, or refuses the file."""
+
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql.types import ArrayType, DoubleType, LongType, StringType, StructField, StructType
+
+from seaweedmq.cli.records.reading import InputFormat, check, tables
+from seaweedmq.cli.records.source import open_source
+from seaweedmq.errors import InvalidArgument
+
+pytestmark = [pytest.mark.integration, pytest.mark.deep]
+
+EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 8
+"""Number of files to write and read; in the profile "deep", its number of examples."""
+TEXTS = st.none() | st.text(st.sampled_from('ab",;\\\n\r üß€'), max_size=6)
+ROWS = st.lists(
+    st.tuples(
+        TEXTS, st.none() | st.integers(-(2**63), 2**63 - 1), st.none() | st.floats(), st.lists(TEXTS, max_size=2)
+    ),
+    max_size=6,
+)
+SPARK = StructType(
+    [
+        StructField("id", LongType()),
+        StructField("note", StringType()),
+        StructField("n", LongType()),
+        StructField("x", DoubleType()),
+        StructField("tags", ArrayType(StringType())),
+    ]
+)
+ARROW = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("note", pa.string()),
+        ("n", pa.int64()),
+        ("x", pa.float64()),
+        ("tags", pa.list_(pa.string())),
+    ]
+)
+WRITERS: dict[str, tuple[InputFormat, dict[str, str]]] = {
+    "parquet": (InputFormat.PARQUET, {}),
+    "json": (InputFormat.JSONL, {"ignoreNullFields": "false"}),
+    "csv": (InputFormat.CSV, {"header": "true"}),
+    "csv of RFC 4180": (InputFormat.CSV, {"header": "true", "escape": '"'}),
+}
+
+
+def published(path: Path, kind: InputFormat, schema: pa.Schema) -> pa.Table:
+    """The rows of a file, as the command checks and sends them."""
+    with open_source(str(path)) as source:
+        types = check(kind, source, schema, None)
+        return pa.concat_tables([schema.empty_table(), *tables(kind, source, schema, None, None, types)])
+
+
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(ROWS)
+@pytest.mark.parametrize("name", WRITERS)
+def test_what_spark_writes_is_read_equal(
+    spark: SparkSession, tmp_path: Path, name: str, rows: list[tuple[Any, ...]]
+) -> None:
+    kind, options = WRITERS[name]
+    is_csv = kind is InputFormat.CSV
+    schema = ARROW.remove(4) if is_csv else ARROW  # CSV has no lists
+    given_rows = [(at, *row) for at, row in enumerate(rows)]
+    frame = spark.createDataFrame(given_rows, SPARK).coalesce(1)
+    folder = tmp_path / "written"
+    (frame.drop("tags") if is_csv else frame).write.format(name.split()[0]).options(**options).mode("overwrite").save(
+        str(folder)
+    )
+    files = sorted(folder.glob("part-*"))
+    if not rows and not files:
+        return
+    # Where Spark marks quotation marks by backslashes, leaves texts with returns bare, or writes nothing at all.
+    may_be_refused = is_csv and (not rows or any(mark in (row[0] or "") for row in rows for mark in '"\\\r\n'))
+    with suppress(InvalidArgument) if may_be_refused else nullcontext():
+        read = published(files[0], kind, schema)
+        assert [comparable(row, is_csv=is_csv) for row in read.to_pylist()] == [
+            comparable(dict(zip(schema.names, row, strict=False)), is_csv=is_csv) for row in given_rows
+        ]
+
+
+def comparable(row: dict[str, Any], *, is_csv: bool) -> dict[str, str]:
+    """Row as texts, since NaN is unlike itself. Spark's CSV has no blanks around texts unless it is asked for them."""
+    return {
+        name: (value or "").strip() if is_csv and name == "note" else str(value)
+        for name, value in row.items()
+        if name != "tags" or not is_csv
+    }
