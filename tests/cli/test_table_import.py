@@ -157,15 +157,17 @@ def test_files_that_people_have_arrive_whole(target: Target, tmp_path: Path) -> 
     csv.writer(text, lineterminator="\n").writerows([("id", "note"), *rows])
     odd = tmp_path / "50% #1 x"
     odd.mkdir()
-    (odd / "a b.csv").write_text(text.getvalue(), newline="")
-    (odd / "aXb.csv").write_text("id,note\n5,five\n")
+    (odd / "a *b.csv").write_text(text.getvalue(), newline="")
+    (odd / "a Xb.csv").write_text("id,note\n5,five\n")
+    (tmp_path / "rows [1].json").write_text('{"id": 1, "note": "a"}\n{"id": 2}\n')
+    (tmp_path / "rows 1.json").write_text('{"id": 3, "other": 7}\n')
     (tmp_path / "semicolons.csv").write_text(text.getvalue().replace(",", ";"), newline="")
     for day in (1, 2):
         folder = tmp_path / "my sales" / f"day={day}"
         folder.mkdir(parents=True)
         pq.write_table(pa.table({"id": [day * 10, day * 10 + 1]}), folder / "part-0.parquet")
     days = [str(tmp_path / "my sales" / f"day={day}") for day in (1, 2)]
-    names = ("odd", "semicolons", "folder", "folders", "typed")
+    names = ("odd", "semicolons", "folder", "folders", "typed", "pattern")
     topics = dict(zip(names, (f"import/whole-{name}" for name in names), strict=True))
     target.client.admin.create_topics([topic for name, topic in topics.items() if name != "typed"])
     target.client.admin.create_topic(topics["typed"], schema=pa.schema([("id", pa.int64())]))
@@ -175,8 +177,9 @@ def test_files_that_people_have_arrive_whole(target: Target, tmp_path: Path) -> 
         (topics["folder"], str(tmp_path / "my sales"), "--key", "day"),
         (topics["folders"], *days),
         (topics["typed"], days[0]),
+        (topics["pattern"], str(tmp_path / "rows [1].json"), "--format", "json"),
     )
-    assert [(each.status, each.stderr) for each in done] == [(0, "")] * 5
+    assert [(each.status, each.stderr) for each in done] == [(0, "")] * 6
     assert target.table(topics["odd"]).select(["id", "note"]).to_pylist() == [
         {"id": number, "note": note} for number, note in [*rows, (5, "five")]
     ]
@@ -187,6 +190,9 @@ def test_files_that_people_have_arrive_whole(target: Target, tmp_path: Path) -> 
         assert (table["id"].to_pylist(), table["day"].to_pylist()) == ([10, 11, 20, 21], [1, 1, 2, 2])
     assert target.table(topics["folder"])["_key"].to_pylist() == [b"1", b"1", b"2", b"2"]
     assert target.table(topics["typed"])["id"].to_pylist() == [10, 11]
+    pattern = target.table(topics["pattern"])
+    assert pattern.select(["id", "note"]).to_pylist() == [{"id": 1, "note": "a"}, {"id": 2, "note": None}]
+    assert "other" not in pattern.column_names
 
 
 def test_files_whose_rows_would_be_cut_or_lost_are_refused_with_the_remedy(target: Target, tmp_path: Path) -> None:

@@ -6,18 +6,22 @@ larger than that, whatever its size, as record batches that are not compressed. 
 times its size. Who has a file that is too large for that gives it in several.
 """
 
+import csv
+import io
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import PurePosixPath
+from operator import itemgetter
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql.functions import count, lit
+from pyspark.sql import DataFrame, DataFrameReader, Observation, SparkSession
+from pyspark.sql.functions import count, lit, struct, to_csv
+from pyspark.sql.types import StringType, StructField, StructType
 
 import seaweedmq.spark as ours
 from seaweedmq.codec import csv_tables
@@ -51,7 +55,9 @@ _PACKED_OTHERWISE: Final = (".lz4", ".snappy", ".deflate")
 _PIECE_READ_BYTES: Final = 1 << 20
 _ODD_TYPES: Final = ("Illegal Parquet type", "UNSUPPORTED_TIME_TYPE")
 _PATTERN: Final = re.compile(r"[*?\[\]{}\\]")
-"""Characters by which Spark takes the name of a CSV file for a pattern."""
+"""Characters by which Spark takes a name for a pattern: a path that it is given, and of text files every name."""
+_COMMON: Final = frozenset({"sep", "delimiter", "inferschema", "mode", "basepath"})
+_BLANKS: Final = ("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace")
 FORMATS: Final = tuple(_OPTIONS)
 PIECE_BYTES: Final = 1 << 30
 """Of the files that are published as one; a larger file is a piece of its own."""
@@ -100,10 +106,16 @@ def import_files(
     if not paths:
         raise InvalidArgument("no files to import: give at least one path")
     check_hidden(paths)
+    paths = [as_pattern(path) for path in paths]
     ours.register(spark)
-    if format == "csv":
-        _verify_csv(spark, paths, options or {})
     reader = spark.read.format(format).options(**_OPTIONS[format] | (options or {}))
+    if format != "parquet":
+        local = _local_files(spark, paths)
+        if format == "csv":
+            _verify_csv(spark, local, options or {})
+        odd = next((shown(uri) for uri in local if _PATTERN.search(shown(uri))), None)
+        if odd is not None:
+            reader = reader.schema(_columns(spark, reader, paths, local[0], odd, format, options or {}))
     try:
         whole = reader.load(list(paths))
     except SPARK_ERRORS as error:
@@ -178,6 +190,11 @@ def check_hidden(paths: Sequence[str]) -> None:
             raise InvalidArgument(f"{path} is passed over by Spark, as its name begins with {name[0]!r}: rename it")
 
 
+def as_pattern(path: str) -> str:
+    """A path for Spark, which takes all for patterns: the name of a file or folder that is there means itself."""
+    return _PATTERN.sub(r"\\\g<0>", path) if _PATTERN.search(path) and Path(path).exists() else path
+
+
 def check_header(columns: Sequence[str], options: Mapping[str, str]) -> None:
     """Refuse a header that looks as if another separator were meant.
 
@@ -199,23 +216,64 @@ def _topic_columns(storage: str, topic: str) -> frozenset[str] | None:
     return None if schema is None else frozenset(schema_from_bytes(schema).names)
 
 
-def _verify_csv(spark: SparkSession, paths: Sequence[str], options: Mapping[str, str]) -> None:
+def _is_common(options: Mapping[str, str]) -> bool:
+    """Whether files that are read with these options can be read here as well."""
+    return {name.lower() for name in options} <= _COMMON and len(_separator(options) or ",") == 1
+
+
+def _separator(options: Mapping[str, str]) -> str | None:
+    names = {name.lower(): value for name, value in options.items()}
+    return names.get("sep", names.get("delimiter"))
+
+
+def _columns(
+    spark: SparkSession,
+    reader: DataFrameReader,
+    paths: Sequence[str],
+    first: str,
+    odd: str,
+    format: str,  # noqa: A002
+    options: Mapping[str, str],
+) -> StructType:
+    """Infer the columns of text files of which Spark takes some names for patterns. It does so while it infers them,
+    not while it reads rows, so it gets the rows in place of the names.
+
+    Args:
+        first: a file of them.
+        odd: name of a file that is taken for a pattern.
+
+    Raises:
+        InvalidArgument: If the options are none with which rows can be given in place of names.
+    """
+    if not _is_common(options):
+        raise InvalidArgument(f"Spark takes {odd} for a pattern, which other files may match: rename it, or its folder")
+    if format == "json":
+        lines = spark.read.text(list(paths)).rdd.map(itemgetter(0))
+        return spark.read.options(**_OPTIONS["json"] | dict(options)).json(lines).schema
+    separator = _separator(options) or ","
+    with (
+        pa.input_stream(shown(first), compression="detect") as stream,
+        io.TextIOWrapper(stream, "utf-8-sig", newline="") as text,
+    ):
+        names = next((row for row in csv.reader(text, delimiter=separator) if row), [])
+    texts = reader.schema(StructType([StructField(name, StringType()) for name in names])).load(list(paths))
+    written = {"sep": separator, "escape": '"', **dict.fromkeys(_BLANKS, "false")}
+    rows = texts.select(to_csv(struct(*(texts["`" + name.replace("`", "``") + "`"] for name in names)), written))
+    typed = spark.read.options(**_OPTIONS["csv"] | dict(options) | {"header": "false"})
+    found = typed.csv(rows.rdd.map(itemgetter(0))).schema.fields or [StructField("", StringType())] * len(names)
+    return StructType([StructField(name, field.dataType) for name, field in zip(names, found, strict=True)])
+
+
+def _verify_csv(spark: SparkSession, files: Sequence[str], options: Mapping[str, str]) -> None:
     """Make sure that files are CSV before any of their rows is published. Spark takes the end of a file for that of a
     quotation, and replaces bytes that are not UTF-8 by question marks. Only files in mounted folders are checked.
 
     Raises:
         InvalidArgument: If a file is not CSV; names the file, the line and the remedy.
     """
-    names = {name.lower(): value for name, value in options.items()}
-    separator = names.get("sep", names.get("delimiter"))
-    if names.keys() - {"sep", "delimiter", "inferschema", "mode", "basepath"} or len(separator or ",") != 1:
+    if not files or not _is_common(options):
         return
-    files = _local_files(spark, paths)
-    odd = next((shown(uri) for uri in files if _PATTERN.search(shown(uri))), None)
-    if odd is not None:
-        raise InvalidArgument(f"Spark takes {odd} for a pattern, which other files may match: rename it, or its folder")
-    if not files:
-        return
+    separator = _separator(options)
     context = spark.sparkContext
     try:
         context.parallelize(files, min(len(files), 4 * context.defaultParallelism)).foreach(
