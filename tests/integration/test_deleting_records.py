@@ -97,7 +97,7 @@ async def test_settings_by_name_are_the_same_at_every_broker(cluster: Cluster, c
     changed = await admin.alter_topic(topic, configs=configs | {"cleanup.policy": "compact"})
     assert changed.topic.settings.compacts
     assert dict(changed.topic.configs) == configs | {"cleanup.policy": "compact"}
-    with pytest.raises(InvalidArgument, match="cleanup.policy is 'burn': give delete, compact, both or nothing"):
+    with pytest.raises(InvalidArgument, match=r"cleanup.policy is 'burn': give delete, compact, both or nothing"):
         await admin.alter_topic(topic, configs={"cleanup.policy": "burn"})
     for address in cluster.bootstrap.split(","):
         async with aio.connect(address) as other:

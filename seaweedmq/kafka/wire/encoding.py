@@ -27,7 +27,8 @@ def encoding(reply: Any, version: int) -> Iterator[bytes]:
 
 
 def _counted(value: Any, counted: int) -> int:
-    for name, has_more in _arrays(type(value)):
+    kind: Any = type(value)
+    for name, has_more in _arrays(kind):
         elements = getattr(value, name, None) or ()
         counted += len(elements)
         if has_more:
