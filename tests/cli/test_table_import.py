@@ -212,7 +212,7 @@ def test_files_whose_rows_would_be_cut_or_lost_are_refused_with_the_remedy(targe
     inside = tmp_path / "lists.parquet"
     pq.write_table(pa.table({"id": [1], "when": pa.array([[1]], pa.list_(pa.timestamp("ns")))}), inside)
     cases = [
-        (("open.csv", "--format", "csv"), "open.csv can not be read as csv: line 2: a quotation mark"),
+        (("open.csv", "--format", "csv"), "open.csv cannot be read as csv: line 2: a quotation mark"),
         (("backslash.csv", "--format", "csv"), "line 2, column 2: text follows the closing quotation mark"),
         (("latin.csv", "--format", "csv"), "line 2, column 'note' is not UTF-8: save it as UTF-8"),
         (("semicolons.csv", "--format", "csv"), "one column, 'id;note': give --separator ';'"),
