@@ -229,6 +229,7 @@ async def visited(storage: Path, beyond_runtime_bytes: int) -> AsyncIterator[Vis
         yield one
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("mib", BEYOND_RUNTIME_MIB)
 def test_whatever_clients_come_and_leave_the_bound_holds_and_nothing_remains(

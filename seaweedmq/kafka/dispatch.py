@@ -226,7 +226,9 @@ class Lanes:
     async def _answer(self, request: Request, slot: Slot, reply: Awaitable[Reply]) -> None:
         try:
             said = await reply
-            if said is not None:
+            if isinstance(said, EncodedReply):
+                self._say(request, slot, said)
+            elif said is not None:
                 await self._write(request, slot, said)
             elif _wants_no_answer(request):
                 slot.fill()
@@ -241,7 +243,7 @@ class Lanes:
 
     async def _write(self, request: Request, slot: Slot, said: Reply) -> None:
         """Answer with a reply that may be large."""
-        if isinstance(said, EncodedReply) or not is_large(said):
+        if not is_large(said):
             self._say(request, slot, said)
             return
         steps = writing(request.api, request.version, request.correlation_id, said)

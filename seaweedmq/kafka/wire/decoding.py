@@ -218,15 +218,10 @@ def _struct(made: Any, fields: Sequence[Any], version: int, flexible: bool) -> _
     tags = _tags(tagged) if flexible else None
     new = object.__new__
 
-    def begin() -> Any:
+    def read(cursor: _Cursor) -> Any:
         found = new(made)
         found._version = version  # noqa: SLF001 - as kafka-python's own decoder does
-        found.tags = None
-        found.unknown_tags = None
-        return found
-
-    def read(cursor: _Cursor) -> Any:
-        found = begin()
+        found.tags = found.unknown_tags = None
         for names, form, (one, _) in parts:
             if form is not None:
                 for name, value in zip(names, cursor.unpack(form), strict=True):
@@ -238,7 +233,9 @@ def _struct(made: Any, fields: Sequence[Any], version: int, flexible: bool) -> _
         return found
 
     def steps(cursor: _Cursor) -> Steps[Any]:
-        found = begin()
+        found = new(made)
+        found._version = version  # noqa: SLF001
+        found.tags = found.unknown_tags = None
         for names, form, (one, in_steps) in parts:
             if form is not None:
                 for name, value in zip(names, cursor.unpack(form), strict=True):
