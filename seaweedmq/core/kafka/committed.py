@@ -4,7 +4,7 @@ An offset expires by the confirmed time (``core.clock_doubt``), and not before t
 clock, as far as it was there, that the retention is over: a commit may have been stamped by a clock that was behind.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from seaweedmq.core.kafka.classic_events import Commit, DeleteOffsets, Limits, OffsetToCommit, Partition
 from seaweedmq.core.kafka.classic_group import ClassicGroup
@@ -71,16 +71,19 @@ class Committed:
     # --- what is taken ------------------------------------------------------------------------------------------------
 
     def commit(
-        self, commit: Commit, now: float, at_ms: int, limits: Limits, room_bytes: int
+        self, commit: Commit, now: float, at_ms: int, limits: Limits, has_room: Callable[[int], bool]
     ) -> tuple[tuple[GroupError, ...], list[OffsetRecord]]:
-        """Take each offset for itself. ``room_bytes``: by how much all of it may grow."""
+        """Take each offset for itself. ``has_room``: whether all of it may grow by so many bytes together."""
         errors, records = [], []
-        end_bytes = self.size_bytes + room_bytes
+        before_bytes = self.size_bytes
         expire_ms = None if commit.retention_ms is None else min(at_ms + commit.retention_ms, TIME_MAX_MS)
         for offset in commit.offsets:
             before = self.get((offset.topic, offset.partition))
             grows_bytes = growth_bytes(offset.topic, offset.metadata, before)
-            error = self._error(offset, before, grows_bytes, limits, end_bytes)
+            error = self._error(offset, before, limits)
+            if error is GroupError.NONE and grows_bytes > 0:
+                is_taken = has_room(self.size_bytes - before_bytes + grows_bytes)
+                error = GroupError.NONE if is_taken else GroupError.POLICY_VIOLATION
             errors.append(error)
             if error is GroupError.NONE:
                 value = OffsetValue(
@@ -95,14 +98,10 @@ class Committed:
                 self._taken_s[offset.topic, offset.partition] = now
         return tuple(errors), records
 
-    def _error(
-        self, offset: OffsetToCommit, before: OffsetValue | None, grows_bytes: int, limits: Limits, end_bytes: int
-    ) -> GroupError:
+    def _error(self, offset: OffsetToCommit, before: OffsetValue | None, limits: Limits) -> GroupError:
         if _java_length(offset.metadata) > limits.offset_metadata_length_max:
             return GroupError.OFFSET_METADATA_TOO_LARGE
         if before is None and len(self) >= limits.offsets_per_group_max:
-            return GroupError.POLICY_VIOLATION
-        if grows_bytes > 0 and self.size_bytes + grows_bytes > end_bytes:
             return GroupError.POLICY_VIOLATION
         return GroupError.NONE
 
@@ -166,8 +165,8 @@ class Committed:
 
 
 def entry_bytes(topic: str, metadata: str) -> int:
-    """What an offset counts for in memory."""
-    return 150 + len(topic) + 2 * len(metadata)
+    """What an offset counts for in memory: some 250 bytes of objects, and its texts."""
+    return 250 + len(topic) + 2 * len(metadata)
 
 
 def growth_bytes(topic: str, metadata: str, before: OffsetValue | None) -> int:

@@ -61,9 +61,7 @@ from seaweedmq.model.kafka_groups import (
 ENTRY_BYTES = 3_000
 """A group takes so much beside its members and offsets ..."""
 MEMBER_BYTES = 800
-"""... a member so much beside what is in the group's record ..."""
-OFFSET_BYTES = 100
-"""... and an offset so much beside what is in its own, as objects."""
+"""... and a member so much beside what is in the group's record."""
 
 
 class _Entry:
@@ -84,7 +82,6 @@ class _Entry:
             + self.group.size_bytes
             + MEMBER_BYTES * self.group.members
             + self.committed.size_bytes
-            + OFFSET_BYTES * len(self.committed)
         )
 
     @property
@@ -227,7 +224,10 @@ class GroupShard:
             return (error,) * len(commit.offsets)
         entry = self._entry(commit.group)
         self._take(entry, entry.group.touch(commit.member, now))
-        errors, records = entry.committed.commit(commit, now, at_ms, self._limits, self._memory.free)
+        uncounted_bytes = entry.size_bytes - entry.counted_bytes  # a new group is counted below
+        errors, records = entry.committed.commit(
+            commit, now, at_ms, self._limits, lambda more_bytes: self._memory.has_room(uncounted_bytes + more_bytes)
+        )
         self._records += records
         self._settle(entry)
         return errors

@@ -23,6 +23,15 @@ def test_shards_share_the_memory_of_a_broker() -> None:
     assert not memory.take_shortage()
 
 
+def test_a_commit_that_finds_no_room_is_a_shortage_as_well() -> None:
+    memory = StateMemory(6_000)
+    tale = Tale(LIMITS, memory=memory)
+    answer = tale.commits("a", {("t", number): 1 for number in range(40)}, simple=True)[0]
+    assert answer.endswith("POLICY_VIOLATION")
+    assert memory.used <= memory.bytes_max
+    assert memory.take_shortage()
+
+
 def test_what_a_shard_loads_counts_above_the_bound() -> None:
     memory = StateMemory(1 << 20)
     tale = Tale(LIMITS, memory=memory)
