@@ -166,6 +166,9 @@ class ClusterRoom:
         if not specs:
             return failures
         outcomes = await self._changes.create(specs, CREATED_WITHIN_S)
+        failed = sum(isinstance(outcome, SeaweedMQError) for outcome in outcomes)
+        if failed:  # else a client that asks again while none can be created has none left once they can
+            self._quota.give_back(request.client_host, failed)
         for spec, outcome in zip(specs, outcomes, strict=True):
             if isinstance(outcome, AlreadyExists):  # somebody was faster
                 try:

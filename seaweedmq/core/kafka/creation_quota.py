@@ -28,6 +28,15 @@ class CreationQuota:
         left = min(float(self._per_minute_max), left + (now - since) * self._per_minute_max / MINUTE_S)
         granted = min(wanted, int(left))
         self._left[client] = left - granted, now
+        self._forget()
+        return granted
+
+    def give_back(self, client: str, topics: int) -> None:
+        """Give back so many topics that were taken of a client's quota, and were not created."""
+        left, since = self._left.get(client, (float(self._per_minute_max), 0.0))
+        self._left[client] = min(float(self._per_minute_max), left + topics), since
+        self._forget()
+
+    def _forget(self) -> None:
         if len(self._left) > self._clients_max:
             self._left.popitem(last=False)
-        return granted
