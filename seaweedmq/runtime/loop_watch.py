@@ -1,13 +1,15 @@
 """A watchdog of the event loop: a thread that logs what holds it, with its stack, and counts how often.
 
 Work that does not give way delays everything else on the loop: other clients, renewals of the lease, timers.
-A frozen process or a suspended machine does not count as held: the thread stood still as well.
+A frozen process or a suspended machine does not count as held: the thread stood still as well, and no CPU time passed.
+If some did, a call of C code kept the interpreter's lock: that counts, but which one it was is not known.
 """
 
 import asyncio
 import logging
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +23,8 @@ log = logging.getLogger(__name__)
 HELD_S: Final = 0.5
 """A loop that runs nothing for so long is held."""
 LOOK_S: Final = 0.1
+LOCKED_SHARE: Final = 0.5
+"""Of the time that the watchdog stood still: with this much CPU time of the process it was no frozen one."""
 FRAMES_MAX: Final = 30
 """Innermost frames of the stack that are logged."""
 
@@ -31,6 +35,7 @@ class Finding(Enum):
     NOTHING = "nothing new"
     HELD = "the loop is held"
     RELEASED = "the loop runs again"
+    LOCKED = "the interpreter's lock was held, and with it the loop"
 
 
 @dataclass(slots=True)
@@ -40,16 +45,24 @@ class HoldTracker:
     beat_s: float
     """Time at which the loop ran last."""
     looked_s: float
+    cpu_s: float = 0.0
+    """CPU time of the process at that look."""
     holds: int = 0
     held_s: float = 0.0
     """Length of the hold that is under way, or was last."""
     _is_held: bool = False
 
-    def look(self, now: float) -> Finding:
-        """Take a look, at this time."""
-        if now - self.looked_s > HELD_S:  # the watchdog was frozen as well: what the loop did meanwhile is not known
+    def look(self, now: float, cpu_s: float = 0.0) -> Finding:
+        """Take a look, at this time, when the process has used so much CPU time."""
+        stood_s, used_s = now - self.looked_s, cpu_s - self.cpu_s
+        self.looked_s, self.cpu_s = now, cpu_s
+        if stood_s > HELD_S:  # the watchdog stood still as well: what the loop did meanwhile is not known
             self.beat_s = max(self.beat_s, now)
-        self.looked_s = now
+            if used_s >= LOCKED_SHARE * stood_s:
+                self._is_held = False
+                self.holds += 1
+                self.held_s = stood_s
+                return Finding.LOCKED
         silent_s = now - self.beat_s
         if self._is_held:
             if silent_s > self.held_s:
@@ -71,7 +84,7 @@ class LoopWatch:
     def __init__(self, clock_s: Callable[[], float] = boot_s) -> None:
         self._clock_s = clock_s
         now = clock_s()
-        self._tracker = HoldTracker(beat_s=now, looked_s=now)
+        self._tracker = HoldTracker(beat_s=now, looked_s=now, cpu_s=time.process_time())
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -103,9 +116,14 @@ class LoopWatch:
 
     def _run(self, watched: int) -> None:
         while not self._stopped.wait(LOOK_S):
-            match self._tracker.look(self._clock_s()):
+            match self._tracker.look(self._clock_s(), time.process_time()):
                 case Finding.HELD:
                     log.warning("event loop held: %.1f s so far, by:\n%s", self._tracker.held_s, _stack(watched))
+                case Finding.LOCKED:
+                    log.warning(
+                        "event loop held: %.1f s or more, by a call that kept the interpreter's lock: no stack of it",
+                        self._tracker.held_s,
+                    )
                 case Finding.RELEASED:
                     log.warning(
                         "event loop released: after %.1f s or more, %d times held since the start",
