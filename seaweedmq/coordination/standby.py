@@ -1,8 +1,9 @@
 """A standby for the renewal of a lease: a thread that renews it when the event loop does not.
 
 A handler that holds the loop for longer than a lease lasts would cost the broker all its segments, and others a
-failover, though it works. The thread has its own connection to etcd, and needs nothing of the loop. It gives up on a
-loop that is held for too long: that broker serves no client, and others have to take over.
+failover, though it works. The thread has its own connection to etcd and needs nothing of the loop; only a single call
+of C code that keeps the interpreter's lock holds up both. The thread gives up on a loop that is held for too long: that
+broker serves no client, and others have to take over.
 """
 
 import logging
@@ -84,6 +85,9 @@ class LeaseStandby:
             lasts_s = self._renew(lease, guarded.ttl_s / 4)
         except SeaweedMQError as error:
             _log.warning("lease not renewed by its standby: %x: %s; retrying", lease, error)
+            return
+        except Exception:  # noqa: BLE001 - a lack of threads or descriptors, which gRPC meets here: the next look tries again
+            _log.exception("lease not renewed by its standby: %x; retrying", lease)
             return
         if lasts_s <= 0:
             return  # the event loop notices when it renews, and drops what the lease protected

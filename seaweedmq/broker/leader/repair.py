@@ -66,7 +66,7 @@ class Repairs:
         self._complaints = Complaints(log)
 
     def add(self, segment: Segment) -> None:
-        """The replicas of an open segment lost each other, or it was sealed and has no successor."""
+        """The replicas of an open segment lost each other."""
         if segment.is_open and self._metadata.view.segment(segment.key) == segment:
             self._broken.add(segment.key)
             self._note(segment.key)
