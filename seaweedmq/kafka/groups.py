@@ -255,11 +255,12 @@ class GroupRoom:
 
     async def delete(self, request: Request) -> Reply:
         """DeleteGroups: each by itself."""
-        make, results = DeleteGroupsResponse.DeletableGroupResult, []
-        for group in dict.fromkeys(request.body.groups_names):
-            results.append(make(group_id=group, error_code=await self._deleted(group)))
+        make, results = DeleteGroupsResponse.DeletableGroupResult, dict[str, Any]()
+        for group in request.body.groups_names:
+            if group not in results:
+                results[group] = make(group_id=group, error_code=await self._deleted(group))
             await request.turn.pause()
-        return DeleteGroupsResponse(results=results)
+        return DeleteGroupsResponse(results=list(results.values()))
 
     async def _deleted(self, group: str) -> int:
         try:

@@ -68,6 +68,8 @@ def test_what_spark_writes_is_read_equal(
     kind, options = WRITERS[name]
     is_csv = kind is InputFormat.CSV
     schema = ARROW.remove(4) if is_csv else ARROW  # CSV has no lists
+    if name == "csv":  # Spark doubles backslashes within quotation marks, where RFC 4180 takes them as they are
+        rows = [(note and note.replace("\\", "/"), *others) for note, *others in rows]
     given_rows = [(at, *row) for at, row in enumerate(rows)]
     frame = spark.createDataFrame(given_rows, SPARK).coalesce(1)
     folder = tmp_path / "written"
@@ -78,7 +80,7 @@ def test_what_spark_writes_is_read_equal(
     if not rows and not files:
         return
     # Where Spark marks quotation marks by backslashes, leaves texts with returns bare, or writes nothing at all.
-    may_be_refused = is_csv and (not rows or any(mark in (row[0] or "") for row in rows for mark in '"\\\r\n'))
+    may_be_refused = is_csv and (not rows or any(mark in (row[0] or "") for row in rows for mark in '"\r\n'))
     with suppress(InvalidArgument) if may_be_refused else nullcontext():
         read = published(files[0], kind, schema)
         assert [comparable(row, is_csv=is_csv) for row in read.to_pylist()] == [
