@@ -447,7 +447,7 @@ def test_a_cluster_of_executors_writes_imports_and_reads_and_a_killed_driver_is_
     running = driver(**given, once=once)
     try:
         until(lambda: (tmp_path / "found.json").exists() or running.poll() is not None, 400, 0.05)
-        until(lambda: bool(list(folder.glob("*/*1/manifest.json"))) or running.poll() is not None, 400, 0.05)
+        until(lambda: bool(list(folder.glob("*/*1/*"))) or running.poll() is not None, 400, 0.01)
         assert running.poll() is None, (tmp_path / "driver.log").read_text()
     finally:
         os.killpg(running.pid, signal.SIGKILL)
