@@ -8,7 +8,7 @@ from seaweedmq.kafka.wire.messages import API, Handler, InitProducerIdResponse, 
 
 FIRST_EPOCH = 0
 
-NOBODY = (-1, -1)
+NO_PRODUCER = (-1, -1)
 """Id and epoch of a producer that has none yet."""
 
 
@@ -36,7 +36,7 @@ class IdentitiesRoom:
                 f"transactional.id {transactional[:100]!r}: SeaweedMQ has no transactions yet, leave it out",
             )
         who = (request.body.producer_id, request.body.producer_epoch)
-        if who != NOBODY and min(who) < 0:
+        if who != NO_PRODUCER and min(who) < 0:
             raise KafkaRefusal(Code.INVALID_REQUEST, "a producer has an id and an epoch, or neither: give both or none")
         try:
             producer_id = await self._ids.next()

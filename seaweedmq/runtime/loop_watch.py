@@ -24,7 +24,7 @@ HELD_S: Final = 0.5
 """A loop that runs nothing for so long is held."""
 LOOK_S: Final = 0.1
 LOCKED_SHARE: Final = 0.5
-"""Of the time that the watchdog stood still: with this much CPU time of the process it was no frozen one."""
+"""A process that used at least this share of the time that the watchdog stood still was not frozen."""
 FRAMES_MAX: Final = 30
 """Innermost frames of the stack that are logged."""
 

@@ -64,7 +64,7 @@ class SeaweedMQSource(DataSource):  # type: ignore[misc]  # pyspark is not typed
     def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamSink":  # noqa: N802 - Spark's name
         from seaweedmq.spark.sink import stream_sink
 
-        # All that Spark hands on, for the location of the checkpoint: by it a copied one is told from a repeat.
+        # All options: the checkpoint's location among them tells a copied checkpoint from a repeat.
         return stream_sink(dict(self.options), schema, overwrite)
 
     def schema(self) -> StructType:

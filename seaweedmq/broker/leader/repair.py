@@ -143,7 +143,7 @@ class Repairs:
         self._renoted.add(key.topic)
 
     def _forget_closed(self, touched: Iterable[TopicName]) -> None:
-        """Forget what was noted of segments that are not open any more, and pauses that are over."""
+        """Forget what was noted of segments that are no longer open, and pauses that are over."""
         for name in self._renoted.union(touched):
             noted = self._noted.pop(name, set())
             still = {segment.key for segment in self._open(noted)}

@@ -29,7 +29,7 @@ STREAM_BYTES = 180 * KIB
 """Of one stream and its connection: some 50 KiB of Python and gRPC, a small message, and 64 KiB more in gRPC's hands:
 the copy of what a subscriber does not read, or what a publisher has sent behind a message that waits."""
 STREAMS_SHARE_MAX = 0.9
-"""Of the memory for logs, at most so much is given up for streams: with all other settings at their defaults more than
+"""The largest share of the memory for logs that streams may take: with all other settings at their defaults more than
 1,200 of them, also beside Kafka clients."""
 HEAP_SHARE = 1 / 12
 """Of the bound, for what the allocator has freed and not yet given back, control calls and files being written."""

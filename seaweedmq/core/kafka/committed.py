@@ -165,7 +165,7 @@ class Committed:
 
 
 def entry_bytes(topic: str, metadata: str) -> int:
-    """What an offset counts for in memory: some 250 bytes of objects, and its texts."""
+    """Return the bytes that an offset counts for: some 250 bytes of objects, and its texts."""
     return 250 + len(topic) + 2 * len(metadata)
 
 

@@ -50,7 +50,7 @@ MEANT: tuple[Rule, ...] = (
     Rule("JoinGroup", "protocols.0.name=300 characters*: *", "as of protocol_type"),
     Rule("JoinGroup", "group_instance_id=*: *", "from 1 to 249 characters, as Java's client checks"),
     Rule("ConsumerGroupHeartbeat", "*: *", "consumers of the new group protocol (KIP-848) are not there yet: the code "
-         "is UNSUPPORTED_VERSION, after which clients say so"),
+         "is UNSUPPORTED_VERSION, which clients report to their users"),
     Rule("OffsetDelete", "group_id='': topics*", "the error is the whole reply's, and also of each partition"),
     # Topics
     Rule("CreateTopics", "topics.0.num_partitions=2147483647*: *.error_code", "INVALID_PARTITIONS, beyond the limit of "
@@ -79,7 +79,7 @@ MEANT: tuple[Rule, ...] = (
          "that does not exist: INVALID_CONFIG"),
     Rule("IncrementalAlterConfigs", "*.configs.0.value='' (2): *", "to append nothing changes nothing: in Apache Kafka "
          "an empty element is INVALID_CONFIG"),
-    Rule("ListConfigResources", "resource_types=[[]]: config_resources", "loggers of brokers are no resources"),
+    Rule("ListConfigResources", "resource_types=[[]]: config_resources", "loggers of brokers are not resources"),
     Rule("DescribeLogDirs", "*: results.*.log_dir", "the storage, which is not one broker's folder"),
     Rule("DescribeLogDirs", "*: results.*.total_bytes", "not known of a storage that brokers share: -1"),
     Rule("DescribeLogDirs", "*: results.*.usable_bytes", "as of total_bytes"),
@@ -89,8 +89,7 @@ MEANT: tuple[Rule, ...] = (
         Rule(api, "*=0: ", "Apache Kafka hangs up on values that do not exist: SECURITY_DISABLED, as for any other")
         for api in ("DescribeAcls", "CreateAcls", "DeleteAcls")
     ),
-    Rule("DescribeClientQuotas", "components*: *", "there are no quotas, so that nothing is found, whatever the filter "
-         "says"),
+    Rule("DescribeClientQuotas", "components*: *", "there are no quotas, so that nothing is found by any filter"),
     # ApiVersions
     Rule("ApiVersions", "*: api_keys.*", "transactions, share groups, delegation tokens and KRaft are not advertised, "
          "and versions from before Apache Kafka 4 are, for old clients"),
