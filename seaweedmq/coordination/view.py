@@ -127,6 +127,9 @@ class ClusterView:
         self._carried: Counter[str] = Counter()
         self.carried: Mapping[str, int] = self._carried
         """Broker id -> number of open segments of topics that it is a replica of; it may contain brokers that left."""
+        self._led: Counter[str] = Counter()
+        self.led: Mapping[str, int] = self._led
+        """The same for segments of which it is the primary."""
         self._sealed: dict[SegmentId, tuple[float, bool]] = {}
         """Sealed segments -> event loop time since when this view has known it, and whether it saw it happen."""
         self._readers: list[News] = []
@@ -327,7 +330,7 @@ class ClusterView:
                 if value.is_open:
                     self._open.setdefault(value.topic, {})[value.id] = value
                     if value.topic in self._topics:
-                        self._carried.update(value.replicas)
+                        self._carry(value)
             case Topic():
                 self._learn_topic(value)
             case LowWatermarks():
@@ -363,7 +366,7 @@ class ClusterView:
         self._touched[topic.name] = None
         if topic.name not in self._topics:
             for segment in self._open.get(topic.name, {}).values():
-                self._carried.update(segment.replicas)
+                self._carry(segment)
         self._topics[topic.name] = topic if topic.low_watermarks == offsets else replace(topic, low_watermarks=offsets)
 
     def _close(self, name: TopicName, segment: int) -> None:
@@ -372,12 +375,19 @@ class ClusterView:
         if was is not None and name in self._topics:
             self._uncarry(was)
 
+    def _carry(self, segment: Segment) -> None:
+        """Count an open segment for its brokers."""
+        self._carried.update(segment.replicas)
+        self._led[segment.primary] += 1
+
     def _uncarry(self, segment: Segment) -> None:
         """Count an open segment for its brokers no longer."""
         self._carried.subtract(segment.replicas)
-        for broker in segment.replicas:
-            if not self._carried[broker]:
-                del self._carried[broker]
+        self._led[segment.primary] -= 1
+        for counts, brokers in ((self._carried, segment.replicas), (self._led, (segment.primary,))):
+            for broker in brokers:
+                if not counts[broker]:
+                    del counts[broker]
 
     def _forget(self, key: str) -> None:
         if self._mod_revisions.pop(key, None) is not None:

@@ -165,11 +165,12 @@ class Placement:
         """Replicas of each segment of some new topics. InvalidArgument: more replicas than brokers, or no room."""
         draining = self.draining
         given: Counter[str] = Counter()
+        led: Counter[str] = Counter()
         placed: list[list[tuple[str, ...]]] = []
         for spec in specs:
             reserved = self._reserved(spec.name)
             candidates = [
-                replace(c, room=c.room - given[c.broker] - reserved)
+                replace(c, room=c.room - given[c.broker] - reserved, leads=c.leads + led[c.broker])
                 for c in self.candidates()
                 if c.broker not in draining
             ]
@@ -180,6 +181,7 @@ class Placement:
             of_topic = place(candidates, segments=spec.first_segments, replicas=spec.replicas, tie=tie, cost=cost)
             self._expect(of_topic, cost)
             given.update(broker for replicas in of_topic for broker in replicas)
+            led.update(primary for primary, *_ in of_topic)
             placed.append(of_topic)
         return placed
 
@@ -233,6 +235,7 @@ class Placement:
             Candidate(
                 broker=broker,
                 segments=count,
+                leads=self._view.led.get(broker, 0),
                 cpu_share=load.cpu_share if (load := self.loads.get(broker)) else 0.0,
                 bytes_per_s=self._traffic.get(broker, NO_TRAFFIC).bytes_per_s,
                 expected=self._expected.get(broker, 0.0),

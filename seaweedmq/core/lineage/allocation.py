@@ -21,6 +21,8 @@ class Candidate:
 
     broker: str
     segments: int = 0
+    leads: int = 0
+    """Number of the segments of which it is the primary."""
     cpu_share: float = 0.0
     bytes_per_s: float = 0.0
     expected: float = 0.0
@@ -30,9 +32,12 @@ class Candidate:
 
     @property
     def cost(self) -> float:
-        """Load as shares of a core: the larger of what is measured and what the rates imply, and its segments."""
+        """Load as shares of a core: the larger of what is measured and what the rates imply, and its segments.
+
+        A primary costs more than a follower, so a segment that the broker leads counts twice.
+        """
         measured = max(self.cpu_share, self.bytes_per_s / RATE_COST_BYTES)
-        return measured + self.expected + SEGMENT_COST * self.segments
+        return measured + self.expected + SEGMENT_COST * (self.segments + self.leads)
 
 
 def typical_cost(candidates: Sequence[Candidate]) -> float:

@@ -89,6 +89,19 @@ async def test_segments_are_spread_evenly(bed: Bed) -> None:
     assert [b.open_segments for b in status.brokers] == [3, 3, 3]
 
 
+@story
+async def test_brokers_that_follow_every_segment_lead_as_many_each(bed: Bed) -> None:
+    """Four segments on three brokers: one of these leads two of every topic, and not the same one each time."""
+    hosts = await bed.cluster(3)
+    specs = [TopicSpec(name=TopicName("test", f"topic-{n}"), segments=4, replicas=3) for n in range(12)]
+    await patiently(hosts[0], CreateTopics(tuple(specs[:6])))
+    for spec in specs[6:]:
+        await patiently(hosts[0], CreateTopic(spec))
+    assert sorted(bed.leader().inspect.view.led.values()) == [16, 16, 16]
+    await patiently(hosts[0], DeleteTopic(specs[0].name))
+    await bed.until(lambda: sum(hosts[0].inspect.view.led.values()) == 44)
+
+
 @pytest.mark.parametrize(
     ("request_", "kind", "sentence"),
     [

@@ -110,6 +110,18 @@ def test_brokers_that_all_get_every_segment_lead_as_many_each(brokers: int, segm
     assert max(each) - min(each) <= 1
 
 
+def test_a_busy_broker_leads_less_though_it_follows_every_segment() -> None:
+    leads = Counter({"b-0": 0, "b-1": 0, "b-2": 0})
+    for _ in range(300):
+        candidates = [
+            Candidate(broker=broker, segments=leads.total(), leads=count, cpu_share=0.2 * (broker == "b-0"))
+            for broker, count in leads.items()
+        ]
+        leads.update(primary for primary, *_ in place(candidates, segments=4, replicas=3, tie=ties()))
+    assert leads["b-1"] - leads["b-0"] == pytest.approx(0.2 / SEGMENT_COST, abs=2), "what it has to do beside counts"
+    assert leads["b-2"] == pytest.approx(leads["b-1"], abs=2)
+
+
 def test_who_leads_for_lack_of_others_does_so_last() -> None:
     candidates = [Candidate(broker="full", room=0), Candidate(broker="busy", cpu_share=1)]
     placed = place(candidates, segments=3, replicas=2, tie=ties())
