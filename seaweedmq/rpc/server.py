@@ -7,7 +7,13 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from typing import Any, Final, Protocol, TypeVar
 
 import grpc
@@ -37,6 +43,7 @@ from seaweedmq.rpc.transport import (
 from seaweedmq.rpc.unary import Unary
 from seaweedmq.rpc.v1 import cluster_pb2
 from seaweedmq.runtime.closing import closing
+from seaweedmq.runtime.log_once import RejectionLog
 from seaweedmq.runtime.signal import Signal
 
 Q = TypeVar("Q")
@@ -185,6 +192,7 @@ class _Handlers:
         self._streams = 0
         self._channel_servers: set[ChannelServer[Any, Any]] = set()
         self._failures = itertools.count(1)
+        self._rejections = RejectionLog(_log, "streams")
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register every service."""
@@ -296,10 +304,12 @@ class _Handlers:
     @asynccontextmanager
     async def _counted(self) -> AsyncIterator[None]:
         if self._streams >= self._streams_max:
-            raise ResourceExhausted(
+            error = ResourceExhausted(
                 f"this broker serves {self._streams} streams, its limit: close some, use more brokers, "
                 "or raise streams_max"
             )
+            self._rejections.add(error)
+            raise error
         self._streams += 1
         try:
             yield
@@ -309,7 +319,13 @@ class _Handlers:
     @asynccontextmanager
     async def _admitted(self) -> AsyncIterator[None]:
         """As ``_counted``, with memory. Streams between brokers wait for none: those who wait may wait for them."""
-        async with self._counted(), self._memory.lent() if self._memory else nullcontext():
+        async with self._counted(), AsyncExitStack() as held:
+            if self._memory:
+                try:
+                    await held.enter_async_context(self._memory.lent())
+                except ResourceExhausted as error:
+                    self._rejections.add(error)
+                    raise
             yield
 
     @asynccontextmanager

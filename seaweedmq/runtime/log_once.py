@@ -1,13 +1,18 @@
-"""Repeated failures in the log: said once, then counted, and their end reported."""
+"""Repeated failures and rejections in the log: written once, then counted."""
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 REMEMBERED_MAX = 1_000
 REASONS_MAX = 3
 """Different reasons that are logged of one trouble: some name another address, or time, at each attempt."""
+
+
+REJECTIONS_PAUSE_S = 60.0
+"""Least time between two lines about rejections."""
 
 
 @dataclass(slots=True)
@@ -64,3 +69,24 @@ class Complaints:
     def told(self, what: str) -> Callable[[int, BaseException], None]:
         """Return what ``runtime.retrying`` is to call with each failure of ``what``."""
         return lambda _, error: self.add(what, error)
+
+
+class RejectionLog:
+    """Rejected requests of one kind. Belongs to the event loop.
+
+    Clients retry, thousands of them at a time, so the log has the first rejection and then their number now and then.
+    """
+
+    def __init__(self, log: logging.Logger, what: str) -> None:
+        self._log = log
+        self._what = what
+        self._count = 0
+        self._next_line_s = -math.inf
+
+    def add(self, error: BaseException) -> None:
+        """Log that a request was rejected with this error, or count it for the next line."""
+        self._count += 1
+        now = asyncio.get_running_loop().time()
+        if now >= self._next_line_s:
+            self._log.warning("%s rejected: %d since the last such line: %s", self._what, self._count, error)
+            self._count, self._next_line_s = 0, now + REJECTIONS_PAUSE_S

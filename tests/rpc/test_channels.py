@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import nullcontext, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 
 import pytest
@@ -16,6 +16,7 @@ from seaweedmq.errors import (
     InvalidArgument,
     NotFound,
     ProtocolViolation,
+    ResourceExhausted,
     SeaweedMQError,
     Unavailable,
     Unsupported,
@@ -291,7 +292,7 @@ async def test_a_stream_that_carries_nothing_does_not_hold_up_the_end_of_its_ser
         await server.stop(60)
 
 
-async def test_conversations_count_as_streams(dialer):
+async def test_conversations_count_as_streams(dialer, caplog):
     fake = Counting()
     server = await serve(fake, "127.0.0.1:0", BrokerConfig(streams_max=3))
     broker = dialer.dial(server.address)
@@ -299,13 +300,37 @@ async def test_conversations_count_as_streams(dialer):
         conversations = [broker.publish(say(n, [b"a"], asyncio.Event())) for n in range(3)]
         for conversation in conversations:
             await anext(conversation)
-        with pytest.raises(SeaweedMQError, match="this broker serves 3 streams, its limit"):
-            await replies_of(broker, 9, [b"a"])
+        for _ in range(2):
+            with pytest.raises(SeaweedMQError, match="this broker serves 3 streams, its limit"):
+                await replies_of(broker, 9, [b"a"])
+        assert caplog.text.count("streams rejected: 1 since the last such line: this broker serves 3 streams") == 1
         await conversations[0].aclose()
         await fake.until(lambda: fake.open == 2)
         assert len(await replies_of(broker, 9, [b"a"])) == 1
         for conversation in conversations:
             await conversation.aclose()
+    finally:
+        await server.stop(0)
+
+
+class NoMemory:
+    """The memory of a broker that has as many streams as it may."""
+
+    def ahead(self):
+        return nullcontext(0)
+
+    @asynccontextmanager
+    async def lent(self):
+        raise ResourceExhausted("no memory for a stream: raise memory_bytes_max")
+        yield
+
+
+async def test_a_stream_that_there_is_no_memory_for_is_in_the_log(fake, dialer, caplog):
+    server = await serve(fake, "127.0.0.1:0", BrokerConfig(), memory=NoMemory())
+    try:
+        with pytest.raises(ResourceExhausted, match="raise memory_bytes_max"):
+            await replies_of(dialer.dial(server.address), 1, [b"a"])
+        assert "streams rejected: 1 since the last such line: no memory for a stream: raise memory" in caplog.text
     finally:
         await server.stop(0)
 

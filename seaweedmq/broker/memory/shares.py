@@ -159,6 +159,8 @@ class StreamMemory:
         self._logs = logs
         self._intake = intake
         self._left = max(0, min(int(logs.limit * STREAMS_SHARE_MAX), logs.limit - frames_bytes_min)) // STREAM_BYTES
+        self._lent = 0
+        """Number of open streams."""
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[None]:
@@ -169,10 +171,11 @@ class StreamMemory:
         """
         if self._left <= 0:
             raise ResourceExhausted(
-                "this broker has as many streams open as its memory allows: close some, use more brokers, or raise "
-                "memory_bytes_max"
+                f"this broker has {self._lent} streams open, as many as its memory allows: close some, use more "
+                "brokers, or raise memory_bytes_max"
             )
         self._left -= 1
+        self._lent += 1
         try:
             await self._borrow()
             try:
@@ -181,6 +184,7 @@ class StreamMemory:
                 self._logs.restore(STREAM_BYTES)
         finally:
             self._left += 1
+            self._lent -= 1
 
     @contextmanager
     def ahead(self) -> Iterator[int]:
