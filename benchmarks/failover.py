@@ -120,6 +120,16 @@ class _Users:
                 await all_came
         return came_s
 
+    async def last_errors(self) -> list[str]:
+        """Why records are not acknowledged yet, one line of each topic that has some, of three topics at most."""
+        errors: list[str] = []
+        for publisher in self._publishers:
+            try:
+                await publisher.flush(0)
+            except SeaweedMQError as error:
+                errors.append(str(error))
+        return errors[:3]
+
     async def trickle(self, ended: asyncio.Event) -> None:
         """A record every now and then, to one range after another; returns once all of them are acknowledged."""
         async with asyncio.TaskGroup() as under_way:
@@ -142,7 +152,8 @@ async def _kill_and_wait(bootstrap: str, topics: int, victim: str) -> dict[str, 
 async def _kill(client: aio.Client, names: Sequence[str], victim: str) -> Failover:
     users = _Users(await asyncio.gather(*(_opened(client, name) for name in names)))
     if len(await users.send_everywhere()) < len(users.places):
-        raise AssertionError(f"not every key range acknowledged a record within {WAIT_S:.0f} s, before any kill")
+        why = "; ".join(await users.last_errors())
+        raise AssertionError(f"not every key range acknowledged a record within {WAIT_S:.0f} s, before any kill: {why}")
     doomed = await _find(client, victim)
     ended = asyncio.Event()
     trickling = asyncio.create_task(users.trickle(ended))

@@ -2,7 +2,8 @@
 
 An auto-created topic of Kafka's has four partitions of three replicas, which are 12 open segments, four on each broker.
 Each size has a cluster of its own: topics are created by calls of 100, nothing comes for a while, and a broker that
-does not lead is killed.
+does not lead is killed. One client publishes to all key ranges, so each of the two brokers that are left serves 2,000
+publish streams then, more than fit the default of ``memory_bytes_max``.
 """
 
 import time
@@ -16,12 +17,14 @@ from benchmarks.failover import BROKER, SEGMENTS, Failover, kill_and_wait, topic
 from benchmarks.measure import Measure, compared, yardstick
 from benchmarks.processes import cpu_percents, figures, resident_mb
 from benchmarks.scale import Scale
-from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.config import MIB, BrokerConfig
 
 BROKERS = 3
 REPLICAS = 3
 TOPICS = (500, 1_000)
 QUICK_TOPICS = (10, 20)
+MEMORY_BYTES_MAX = 1_280 * MIB
+"""Of each broker: enough for 2,200 streams."""
 AT_ONCE = 100
 """Number of topics that one call creates."""
 SETTLE_S = 5.0
@@ -53,7 +56,7 @@ def run(scale: Scale) -> list[Measure]:
 
 
 def _cost(data: Path, topics: int, scale: Scale) -> Cost:
-    with running_cluster(data, brokers=BROKERS) as cluster:
+    with running_cluster(data, brokers=BROKERS, settings={"memory_bytes_max": MEMORY_BYTES_MAX}) as cluster:
         empty_mb = [resident_mb(pid) for pid in cluster.pids]
         began = time.perf_counter()
         with seaweedmq.connect(cluster.bootstrap) as client:
