@@ -109,7 +109,12 @@ class Broker:
         self._sync_rounds = SyncRounds(config.flush_interval_s)
         self._suspicions = Suspicions(self._report_suspicions, self._supervisor.brief)
         self._lost_followers = LogTogether(log)
-        self.stream_memory = StreamMemory(self._memory.logs, self._memory.intake, COPIES * config.frame_bytes_max)
+        self.stream_memory = StreamMemory(
+            self._memory.logs,
+            self._memory.intake,
+            COPIES * config.frame_bytes_max,
+            end_idle=self._end_idle_stream,
+        )
         self._owned = OwnedSegments(self._view, term=lambda: self._membership.term, context=self._segment_context)
         starts = StartOffsets(self._view, store, self._supervisor.brief)
         descriptions = Descriptions(
@@ -160,7 +165,7 @@ class Broker:
         )
         self.storage_space = SpaceGuard(config.storage_free_bytes_min, groups_topic(config.kafka_namespace))
         lookup = Lookup(self._view, self._owned.segments, SealedProducers(store), self.storage_space.check)
-        publish = PublishService(config, lookup, self._memory.intake)
+        self._publish = publish = PublishService(config, lookup, self._memory.intake)
         tails = Tails(lookup, store, self._memory.reading, config.read_chunk_bytes)
         subscribe = SubscribeService(lookup, store, tails, self._memory)
         kafka_groups = KafkaGroups(self._view, config.kafka_namespace, dial=self._dial, broker_id=lambda: self.id)
@@ -322,6 +327,9 @@ class Broker:
 
     async def _report_emptied(self, emptied: ReportEmptied) -> None:
         await self.api.call(emptied)
+
+    def _end_idle_stream(self) -> bool:
+        return self._publish.end_idle()
 
     def _segment_context(self, term: OwningTerm) -> SegmentContext:
         return SegmentContext(

@@ -16,7 +16,7 @@ unasked, is covered by the ``STREAM_BYTES`` set aside for each. So paused stream
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
@@ -154,27 +154,43 @@ class BrokerMemory:
 class StreamMemory:
     """Sets ``STREAM_BYTES`` of the logs' memory aside for every open stream."""
 
-    def __init__(self, logs: MemoryBudget, intake: MemoryBudget, frames_bytes_min: int) -> None:
-        """``frames_bytes_min`` of ``logs`` are left for frames in any case."""
+    def __init__(
+        self,
+        logs: MemoryBudget,
+        intake: MemoryBudget,
+        frames_bytes_min: int,
+        end_idle: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """
+        Args:
+            logs: gives the memory; ``frames_bytes_min`` of it are left for frames in any case.
+            intake: gives what may be sent ahead.
+            frames_bytes_min: see ``logs``.
+            end_idle: ends a stream that carries nothing, if there is one; returns whether there is.
+        """
         self._logs = logs
         self._intake = intake
-        self._left = max(0, min(int(logs.limit * STREAMS_SHARE_MAX), logs.limit - frames_bytes_min)) // STREAM_BYTES
+        self._end_idle = end_idle
+        streams_max = max(0, min(int(logs.limit * STREAMS_SHARE_MAX), logs.limit - frames_bytes_min)) // STREAM_BYTES
+        self._slots = asyncio.Semaphore(streams_max)
         self._lent = 0
         """Number of open streams."""
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[None]:
-        """Around the life of a stream; waits while frames that are not flushed yet fill the memory.
+        """Around the life of a stream; waits while frames that are not flushed yet fill the memory, and for the end of
+        an idle stream if there are as many as the memory allows.
 
         Raises:
             ResourceExhausted: there are as many streams as the memory allows, or the wait is too long.
         """
-        if self._left <= 0:
-            raise ResourceExhausted(
-                f"this broker has {self._lent} streams open, as many as its memory allows: close some, use more "
-                "brokers, or raise memory_bytes_max"
-            )
-        self._left -= 1
+        if self._slots.locked() and not self._end_idle():
+            raise self._full()
+        try:
+            async with asyncio.timeout(OPENING_PATIENCE_S):
+                await self._slots.acquire()  # soon: a stream is ended for each that waits
+        except TimeoutError:
+            raise self._full() from None
         self._lent += 1
         try:
             await self._borrow()
@@ -183,8 +199,8 @@ class StreamMemory:
             finally:
                 self._logs.restore(STREAM_BYTES)
         finally:
-            self._left += 1
             self._lent -= 1
+            self._slots.release()
 
     @contextmanager
     def ahead(self) -> Iterator[int]:
@@ -197,6 +213,12 @@ class StreamMemory:
             yield size
         finally:
             self._intake.give(size)
+
+    def _full(self) -> ResourceExhausted:
+        return ResourceExhausted(
+            f"this broker has {self._lent} streams open, as many as its memory allows: close some, use more brokers, "
+            "or raise memory_bytes_max"
+        )
 
     async def _borrow(self) -> None:
         try:

@@ -165,6 +165,11 @@ class Acknowledgements:
         self._news = Signal()
         """What concerns these alone, and should wake no others: thousands may share a segment."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether none is pending."""
+        return not self._pending
+
     async def fewer_than(self, frames: int) -> None:
         """Wait until fewer than so many are pending."""
         while len(self._pending) >= frames:

@@ -10,7 +10,7 @@ from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.broker.serve.appender import Acknowledgements, Appender
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.codec.frame import FrameHeader, split_frames
-from seaweedmq.errors import Fenced, ProtocolViolation, StaleMetadata, fresh
+from seaweedmq.errors import Fenced, ProtocolViolation, ResourceExhausted, SeaweedMQError, StaleMetadata, fresh
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.frames import FrameHead, Frames
 from seaweedmq.model.publish import (
@@ -25,6 +25,10 @@ from seaweedmq.model.publish import (
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 
+IDLE_S = 1.0
+"""A stream that has carried nothing for so long may be ended when another one needs its memory. Its client opens it
+again with the next record."""
+
 
 class PublishService:
     """Serves publish streams."""
@@ -35,6 +39,22 @@ class PublishService:
         self._lookup = lookup
         self.latest: dict[tuple[OpenSegment, int], _Stream] = {}
         """The stream that appends for a producer to a segment: the newest. Bounded by the streams there are."""
+        self._idle: dict[_Stream, float] = {}
+        """Streams with nothing under way, and the event loop time since when; the longest idle one first."""
+
+    def end_idle(self) -> bool:
+        """End the stream that has been idle the longest, if one has been for ``IDLE_S``; return whether one has."""
+        for stream, since_s in self._idle.items():
+            if asyncio.get_running_loop().time() - since_s < IDLE_S:
+                return False
+            stream.end(
+                ResourceExhausted(
+                    f"the idle publish stream to {stream.segment.segment} was ended for the memory of another one: "
+                    "open it again when there is something to send"
+                )
+            )
+            return True
+        return False
 
     async def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
         """See ``ports.BrokerApi.publish``."""
@@ -94,7 +114,7 @@ class PublishService:
             older.supersede()
         appender = Appender(segment, self._lookup, frame_bytes_max=self._config.frame_bytes_max)
         in_flight = self._config.stream_in_flight_frames_max
-        stream = _Stream(opening, appender, intake, next_sequence, in_flight, is_new_epoch=is_new_epoch)
+        stream = _Stream(opening, appender, intake, next_sequence, in_flight, self._idle, is_new_epoch=is_new_epoch)
         self.latest[segment, opening.producer_id] = stream
         return stream
 
@@ -135,6 +155,7 @@ class _Stream:
         intake: Intake,
         next_sequence: int,
         in_flight_frames_max: int,
+        idle: dict["_Stream", float],
         *,
         is_new_epoch: bool,
     ) -> None:
@@ -151,36 +172,47 @@ class _Stream:
         self._in_flight_frames_max = in_flight_frames_max
         self._pending = Acknowledgements(appender)
         """Bounded by ``in_flight_frames_max``."""
+        self._idle = idle
+        """The stream is in it while it is idle."""
+        self._is_taking = False
+        """Whether a message is being taken in."""
         self._reading: asyncio.Task[None] | None = None
-        self._superseded: Fenced | None = None
+        self._ended_by: SeaweedMQError | None = None
 
     def supersede(self) -> None:
         """The producer has opened a newer stream: append nothing from now on."""
-        self._superseded = Fenced(
-            f"producer {self.opening.producer_id} opened a newer stream to {self.segment.segment}: stop this one"
-        )
-        self._appender.stop(self._superseded)
+        text = f"producer {self.opening.producer_id} opened a newer stream to {self.segment.segment}: stop this one"
+        self.end(Fenced(text))
+
+    def end(self, error: SeaweedMQError) -> None:
+        """Append nothing from now on, and end the stream with this error."""
+        self._ended_by = error
+        self._idle.pop(self, None)
+        self._appender.stop(error)
         if self._reading is not None:
             self._reading.cancel()
 
     async def serve(self, requests: AsyncIterator[PublishRequest]) -> AsyncGenerator[PublishAck, None]:
         """Append what comes, acknowledge what is committed, until the stream has ended and nothing more will come."""
-        if self._superseded:
+        if self._ended_by:
             return
         self._reading = asyncio.create_task(self._read(requests), name=f"publish to {self.segment.segment}")
         self._reading.add_done_callback(self._read_all)
         try:
+            self._note_idle()
             while acks := await self._pending.next():
                 self.settled = acks[-1].end_sequence
                 yield PublishAck(acks)
+                self._note_idle()
         finally:
+            self._idle.pop(self, None)
             self._reading.cancel()
             await asyncio.wait({self._reading})
 
     def result(self) -> None:
         """Raise what ended the stream, if the client did not."""
-        if self._superseded:
-            raise fresh(self._superseded)
+        if self._ended_by:
+            raise fresh(self._ended_by)
         assert self._reading is not None
         self._reading.result()
 
@@ -190,20 +222,33 @@ class _Stream:
             reading.exception()
         self._pending.end()
 
+    def _note_idle(self) -> None:
+        """What was under way may have ended."""
+        assert self._reading is not None
+        if not (self._is_taking or self._ended_by or self._reading.done()) and self._pending.is_empty:
+            self._idle[self] = asyncio.get_running_loop().time()
+
     async def _read(self, requests: AsyncIterator[PublishRequest]) -> None:
         """Append what comes until the client ends the stream. Raises at the first frame that is refused."""
         async for request in requests:
-            if isinstance(request, FrameHead):
-                await self._pending.fewer_than(self._in_flight_frames_max)
-                await self._take_large(request, requests)
-                continue
-            if not isinstance(request, PublishFrames):
-                raise ProtocolViolation("a publish stream is opened once: after PublishOpen only frames may follow")
-            self._intake.check(request.data)
-            for frame in split_frames(request.data):
-                await self._pending.fewer_than(self._in_flight_frames_max)
-                self._check_producer(frame.header)
-                self._pending.add(await self._appender.append(frame))
+            self._is_taking = True
+            self._idle.pop(self, None)
+            await self._take(request, requests)
+            self._is_taking = False
+            self._note_idle()
+
+    async def _take(self, request: PublishRequest, requests: AsyncIterator[PublishRequest]) -> None:
+        if isinstance(request, FrameHead):
+            await self._pending.fewer_than(self._in_flight_frames_max)
+            await self._take_large(request, requests)
+            return
+        if not isinstance(request, PublishFrames):
+            raise ProtocolViolation("a publish stream is opened once: after PublishOpen only frames may follow")
+        self._intake.check(request.data)
+        for frame in split_frames(request.data):
+            await self._pending.fewer_than(self._in_flight_frames_max)
+            self._check_producer(frame.header)
+            self._pending.add(await self._appender.append(frame))
 
     async def _take_large(self, head: FrameHead, requests: AsyncIterator[PublishRequest]) -> None:
         """There is memory for the frame before its payload is taken in."""

@@ -1,5 +1,6 @@
 """How a broker's memory is shared out, with a listener for Kafka's clients and without: one bound around all of it."""
 
+import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.memory.file_turn import turn_bytes
 from seaweedmq.broker.memory.shares import (
     COPIES,
@@ -108,3 +110,22 @@ async def test_by_default_more_than_1200_streams_fit_beside_kafka_clients_and_le
 async def _fill(streams: StreamMemory, opened: AsyncExitStack, count: int) -> None:
     for _ in range(count):
         await opened.enter_async_context(streams.lent())
+
+
+async def test_a_stream_gets_the_memory_of_an_idle_one() -> None:
+    logs = MemoryBudget(int(2.5 * STREAM_BYTES))
+    async with AsyncExitStack() as first, AsyncExitStack() as second, AsyncExitStack() as third:
+        ending: list[asyncio.Task[None]] = []
+
+        def end_idle() -> bool:
+            if not ending:
+                ending.append(asyncio.create_task(first.aclose()))
+                return True
+            return False
+
+        streams = StreamMemory(logs, MemoryBudget(0), 0, end_idle)
+        await first.enter_async_context(streams.lent())
+        await second.enter_async_context(streams.lent())
+        await third.enter_async_context(streams.lent())
+        with pytest.raises(ResourceExhausted, match="this broker has 2 streams open, as many as its memory allows"):
+            await second.enter_async_context(streams.lent())

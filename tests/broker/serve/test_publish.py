@@ -1,10 +1,12 @@
 """The publish stream: what is acknowledged, what is refused, and how it ends."""
 
+import asyncio
 import re
 from dataclasses import replace
 
 import pytest
 
+from seaweedmq.broker.serve.publish import IDLE_S
 from seaweedmq.codec.frame import HEADER_BYTES, decode_header, encode_header
 from seaweedmq.errors import (
     Corrupt,
@@ -12,6 +14,7 @@ from seaweedmq.errors import (
     InvalidArgument,
     NotFound,
     ProtocolViolation,
+    ResourceExhausted,
     SeaweedMQError,
     StaleMetadata,
 )
@@ -287,3 +290,20 @@ async def test_acknowledgements_of_one_moment_share_a_message(bed: Bed) -> None:
     first = await publisher.stream.receive()
     assert isinstance(first, PublishAck)
     assert len(first.frames) > 1
+
+
+@story
+async def test_the_longest_idle_stream_is_ended_for_another_one_and_none_that_carries_something(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    first, second = await host.publisher(1), await host.publisher(2)
+    service = host.broker._publish  # noqa: SLF001 - asked by the memory of streams
+    assert not service.end_idle(), "both were opened just now"
+    await asyncio.sleep(IDLE_S)
+    await first.store(frames=1, count=1)
+    await asyncio.sleep(IDLE_S)
+    assert service.end_idle()
+    with pytest.raises(ResourceExhausted, match=r"idle publish stream to .* was ended .* open it again"):
+        await second.acks(1)
+    await first.store(frames=1, count=1)
+    assert not service.end_idle(), "it carried something a moment ago"
