@@ -43,7 +43,7 @@ class ShareOwner(Protocol):
         """Answer requests that wait for events: others wait for the memory that they hold."""
 
     def fail(self, reason: str) -> None:
-        """Close, and log why."""
+        """Close at once, whatever the client has not taken, and log why."""
 
 
 class Share:

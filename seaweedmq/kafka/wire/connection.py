@@ -81,7 +81,9 @@ QUERIES = frozenset(
 """APIs of which one request begins in an iteration of the loop: many clients that repeat them wait for each other, and
 not those who move records or keep their place in a group."""
 HALF_CLOSED_S = 5.0
-"""Time for answers to a client that ended its half of the connection. Nothing tells it from one that is gone."""
+"""A client that ended its half of the connection gets its answers in so long, and in each further time as long only if
+it took something of them in the last one: the socket does not tell it from a client that is gone.
+"""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -128,6 +130,8 @@ class Connection(asyncio.BufferedProtocol):
         self._write_due: float | None = None
         self._press_due: float | None = None
         self._end_due: float | None = None
+        self._taken_at_end = 0
+        """Bytes of replies that the client had taken when ``_end_due`` was set."""
         self._unwritten_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -173,6 +177,7 @@ class Connection(asyncio.BufferedProtocol):
         """Answer what the client asked before it ended its half of the connection, as Apache Kafka does."""
         self._line.hurry()
         self._end_due = self._loop.time() + HALF_CLOSED_S
+        self._taken_at_end = self._taken_bytes()
         self._watch()
         self.drain()
         return True
@@ -387,7 +392,7 @@ class Connection(asyncio.BufferedProtocol):
     def moved_bytes(self) -> int | None:
         """Implement ``ShareOwner``."""
         if self._unsent or (self._assembly.is_half and self._is_reading):
-            return self._received_bytes + self._written_bytes - self._waiting_bytes()
+            return self._received_bytes + self._taken_bytes()
         return None
 
     def hurry(self) -> None:
@@ -447,7 +452,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.writelines(buffers)
         if self._unsent and self._is_writing:
             self._tell_sent()
-        if self._is_draining and not self._slots and not self._is_decoding:
+        if self._is_drained:
             self._close()
         elif not self._is_reading or self._parked is not None:
             self._loop.call_soon(self._go_on)
@@ -464,6 +469,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def _waiting_bytes(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def _taken_bytes(self) -> int:
+        """Bytes of replies that the client has taken, or its socket for it."""
+        return self._written_bytes - self._waiting_bytes()
+
+    @property
+    def _is_drained(self) -> bool:
+        """Whether the connection reads nothing more, and the socket has taken every reply: closed before, it would
+        wait for a client that does not read, without a deadline.
+        """
+        is_answered = not self._slots and not self._unsent and not self._is_decoding
+        return self._is_draining and is_answered and self._is_writing
 
     def _tell_sent(self) -> None:
         unsent, self._unsent = self._unsent, []
@@ -487,7 +504,7 @@ class Connection(asyncio.BufferedProtocol):
         """Read nothing more, answer what was read, then close."""
         self._is_draining = True
         self._stop_reading()
-        if not self._slots and not self._is_decoding:
+        if self._is_drained:
             self._close()
 
     def fail(self, reason: str) -> None:
@@ -504,6 +521,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _close(self) -> None:
+        """Close; the socket has taken every reply, so this waits for nothing."""
         self._is_closing = True
         if self._transport is not None:
             self._transport.close()
@@ -539,9 +557,13 @@ class Connection(asyncio.BufferedProtocol):
         now = self._loop.time()
         limits = self._limits
         if self._end_due is not None and now >= self._end_due:
-            log.debug("Kafka connection of %s is closed: the client ended it %g s ago", self.peer, HALF_CLOSED_S)
-            self.abort()
-            return
+            taken = self._taken_bytes()
+            if not self._unsent or taken <= self._taken_at_end:
+                log.debug("Kafka connection of %s is closed: the client ended its half", self.peer)
+                self.abort()
+                return
+            self._taken_at_end = taken
+            self._end_due = now + HALF_CLOSED_S
         if self._write_due is not None and now >= self._write_due:
             waiting = self._waiting_bytes()
             if waiting >= self._unwritten_bytes:

@@ -1,0 +1,101 @@
+"""Clients that take their replies slowly or never, in virtual time."""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from seaweedmq.kafka.server import KafkaServer
+from seaweedmq.kafka.wire import connection
+from seaweedmq.kafka.wire.messages import API, EncodedReply, MetadataRequest, Reply, Request
+from seaweedmq.model.config import BrokerConfig
+from tests.kafka.wire.memory_socket import MemorySocket
+from tests.sim.machines.loop import SimLoop
+
+MIB = 1 << 20
+CONFIG = BrokerConfig()
+
+
+def virtual(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Run the test in virtual time."""
+
+    @functools.wraps(test)
+    def run(*values: object, **named: object) -> None:
+        loop = SimLoop(time_s_max=4_000)
+        try:
+            loop.run_until_complete(test(*values, **named))
+            assert not loop.failures()
+        finally:
+            loop.close()
+
+    return run
+
+
+async def described(request: Request) -> Reply:
+    return EncodedReply([bytes(8 * MIB)])
+
+
+def asks(server: KafkaServer, number: int = 1) -> MemorySocket:
+    """Return the socket of a client that asked for a large reply."""
+    socket = MemorySocket(server, number)
+    socket.ask(API.METADATA, 9, MetadataRequest(version=9, topics=None))
+    return socket
+
+
+@virtual
+async def test_a_client_that_ended_its_half_and_takes_nothing_is_closed_within_seconds() -> None:
+    server = KafkaServer({API.METADATA: described}, CONFIG)
+    deaf = asks(server)
+    deaf.end()
+    await asyncio.sleep(connection.HALF_CLOSED_S / 2)
+    assert server.in_flight.taken_bytes > 8 * MIB
+    await asyncio.sleep(connection.HALF_CLOSED_S)
+    assert (server.connections, server.in_flight.taken_bytes) == (0, 0)
+
+
+@virtual
+async def test_a_client_that_ended_its_half_may_take_its_reply_slowly() -> None:
+    server = KafkaServer({API.METADATA: described}, CONFIG)
+    slow = asks(server)
+    slow.end()
+    for _ in range(8):
+        await asyncio.sleep(connection.HALF_CLOSED_S * 0.9)
+        assert not slow.is_closed
+        slow.take(MIB)
+    slow.take(MIB)
+    await asyncio.sleep(0)
+    assert slow.is_closed
+    assert slow.received_bytes > 8 * MIB
+    assert (server.connections, server.in_flight.taken_bytes) == (0, 0)
+
+
+@virtual
+@pytest.mark.parametrize("is_ended", [False, True])
+async def test_a_connection_whose_replies_are_not_taken_can_be_failed(
+    is_ended: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = KafkaServer({API.METADATA: described}, CONFIG)
+    deaf = asks(server)
+    if is_ended:
+        deaf.end()
+    else:
+        deaf.connection.drain()
+    await asyncio.sleep(connection.HALF_CLOSED_S / 2)
+    assert not deaf.is_closed
+    with caplog.at_level(logging.WARNING):
+        deaf.connection.fail("others wait")
+    await asyncio.sleep(0)
+    assert server.connections == 0
+    assert "others wait" in caplog.text
+
+
+@virtual
+async def test_a_connection_that_drains_is_closed_when_its_replies_are_not_taken() -> None:
+    server = KafkaServer({API.METADATA: described}, CONFIG)
+    deaf = asks(server)
+    await asyncio.sleep(0)
+    deaf.connection.drain()
+    await asyncio.sleep(CONFIG.kafka_request_read_s + 1)
+    assert (server.connections, server.in_flight.taken_bytes) == (0, 0)
