@@ -122,7 +122,7 @@ class FetchRoom:
             await request.turn.pause()
         if body.max_wait_ms > 0:
             await self._wait(request, fetched, FetchWait(max(body.min_bytes, 0), bytes_max), deadline)
-        memory = self._memory.reply()
+        memory = self._memory.reply(request.line.press)
         try:
             memory.hold(await self._gather(fetched, memory.reserve(bytes_max), memory, request.turn))
             return await _reply(request, exchange, fetched, memory)

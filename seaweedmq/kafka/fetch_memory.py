@@ -1,32 +1,46 @@
 """Memory of replies to Fetch, all together within a bound: when it is short, replies are smaller.
 
-A small first batch is sent in any case, so that each consumer continues. A large one waits until there is memory for
-it: those who read what they have free it.
+A reply reserves at most half of what is free, and nothing while others wait: so a few replies do not hold everything.
+A small first batch is sent in any case, so that each consumer continues. A large one waits, in order, until there is
+memory for it. Those that wait press the replies that hold memory, the largest first: the connection of one whose client
+takes it too slowly is closed.
 """
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
+
+from seaweedmq.kafka.wire import budget
+from seaweedmq.kafka.wire.messages import not_pressed
 
 SMALL_BYTES = 64 * 1024
 """A first batch up to this size does not wait."""
 
 
 class FetchMemory:
-    """Bytes of replies from before they are gathered until they are written."""
+    """Bytes of replies from before they are gathered until their clients have taken them."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
         self._waiting: OrderedDict[asyncio.Future[None], tuple[ReplyMemory, int]] = OrderedDict()
+        self._holding: dict[ReplyMemory, None] = {}
+        """Replies that hold bytes."""
+        self._pressed_at = float("-inf")
         self.used = 0
 
-    def reply(self) -> "ReplyMemory":
-        """For one reply, which holds nothing yet."""
-        return ReplyMemory(self)
+    def reply(self, press: Callable[[float, int], bool] = not_pressed) -> "ReplyMemory":
+        """For one reply, which holds nothing yet. ``press`` is that of its connection's ``Line``."""
+        return ReplyMemory(self, press)
 
     @property
     def free(self) -> int:
         """Bytes that no reply holds."""
         return max(0, self._limit - self.used)
+
+    @property
+    def may_reserve(self) -> int:
+        """Bytes that a reply may reserve: half of what is free, so that something is left for the next one."""
+        return 0 if self._waiting else self.free // 2
 
     async def take(self, reply: "ReplyMemory", size_bytes: int) -> None:
         """Wait until ``size_bytes`` fit beside what others hold, in the order of the calls; ``reply`` holds them then.
@@ -36,13 +50,37 @@ class FetchMemory:
         if not self._waiting and self._fits(reply, size_bytes):
             reply.hold(size_bytes)
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        reply.release()  # else those that wait would wait for each other
+        turn: asyncio.Future[None] = loop.create_future()
         self._waiting[turn] = reply, size_bytes
         try:
-            await turn
+            while not (await asyncio.wait({turn}, timeout=budget.PRESS_INTERVAL_S))[0]:
+                self.press(loop.time())
         finally:
             if self._waiting.pop(turn, None) is not None:
                 self.serve()  # those behind wait for it no longer
+
+    def press(self, now: float) -> None:
+        """While replies wait, close the connections of slow clients that hold what the first one lacks, the largest
+        replies first."""
+        if not self._waiting or now < self._pressed_at + budget.PRESS_INTERVAL_S:
+            return
+        self._pressed_at = now
+        waiting, size_bytes = next(iter(self._waiting.values()))
+        lacking = self.used - waiting.held + size_bytes - self._limit
+        for reply in sorted(self._holding, key=lambda reply: reply.held, reverse=True):
+            if lacking <= 0:
+                return
+            if reply is not waiting and reply.press(now, reply.held):
+                lacking -= reply.held
+
+    def note(self, reply: "ReplyMemory") -> None:
+        """The bytes that a reply holds have changed."""
+        if reply.held:
+            self._holding[reply] = None
+        else:
+            self._holding.pop(reply, None)
 
     def serve(self) -> None:
         """Let those in whose bytes fit by now."""
@@ -63,15 +101,17 @@ class FetchMemory:
 class ReplyMemory:
     """The part of the memory that one reply holds."""
 
-    def __init__(self, memory: FetchMemory) -> None:
+    def __init__(self, memory: FetchMemory, press: Callable[[float, int], bool]) -> None:
         self._memory = memory
+        self.press = press
+        """See ``Line.press``."""
         self.held = 0
 
     def reserve(self, bytes_max: int) -> int:
-        """Hold as much of this as is free, in the place of what was held; return how much. It may be nothing, and a
-        small first batch of a reply is sent nevertheless."""
+        """Hold as much of this as one reply may reserve, in the place of what was held; return how much. It may be
+        nothing, and a small first batch of a reply is sent nevertheless."""
         self.release()
-        self.hold(min(bytes_max, self._memory.free))
+        self.hold(min(bytes_max, self._memory.may_reserve))
         return self.held
 
     async def first_batch(self, size_bytes: int) -> None:
@@ -84,6 +124,7 @@ class ReplyMemory:
         less = self.held - size_bytes
         self._memory.used -= less
         self.held = size_bytes
+        self._memory.note(self)
         if less > 0:
             self._memory.serve()
 

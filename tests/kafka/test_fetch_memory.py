@@ -44,13 +44,13 @@ async def test_who_comes_when_little_is_left_gets_less_and_no_error(bed: Bed) ->
         slow.append(asyncio.create_task(read(door)))
         await asyncio.sleep(1)
     assert not any(task.done() for task in slow)
-    assert LIMIT_BYTES - BATCH_BYTES < memory.used < LIMIT_BYTES + 3 * BATCH_BYTES
+    assert LIMIT_BYTES // 2 < memory.used < LIMIT_BYTES
     door.reads.set()
     replies = await asyncio.gather(*slow)
     assert all(reply == sent[: len(reply)] for reply in replies)
     whole, *smaller = map(len, replies)
-    assert whole == WANTED_BYTES // (BATCH_BYTES + 100)
-    assert smaller == [(LIMIT_BYTES - WANTED_BYTES) // BATCH_BYTES + 1, 1, 1], "a first batch goes in any case"
+    assert whole == LIMIT_BYTES // 2 // (BATCH_BYTES + 100)
+    assert smaller == [5, 2, 1], "each gets half of what is free"
     assert memory.used == 0
     assert len(await read(door)) == whole
 
@@ -93,7 +93,7 @@ async def test_a_client_that_goes_gives_back_what_was_held_for_it(bed: Bed) -> N
     partition.open_segment.evict(1 << 30)
     held = bed.faults.hold(StorageOp.OPEN)
     reading = asyncio.create_task(read(door))
-    await bed.until(lambda: memory.used == WANTED_BYTES)
+    await bed.until(lambda: memory.used == LIMIT_BYTES // 2)
     await gone(reading)
     assert memory.used == 0, "its files were being read"
     held.set()
@@ -147,7 +147,56 @@ async def test_who_waits_for_memory_and_goes_lets_the_next_one_in() -> None:
 async def test_what_a_reply_reserved_counts_for_its_first_batch() -> None:
     memory = FetchMemory(LIMIT_BYTES)
     reply = memory.reply()
-    assert reply.reserve(LIMIT_BYTES) == LIMIT_BYTES
+    assert reply.reserve(LIMIT_BYTES) == LIMIT_BYTES // 2
     await reply.first_batch(LIMIT_BYTES)
     await reply.first_batch(2 * LIMIT_BYTES)
     assert memory.used == 2 * LIMIT_BYTES
+
+
+async def test_a_reply_reserves_nothing_that_others_wait_for() -> None:
+    memory = FetchMemory(LIMIT_BYTES)
+    first, waits, late = (memory.reply() for _ in range(3))
+    first.hold(LIMIT_BYTES // 2)
+    waiting = asyncio.create_task(waits.first_batch(LIMIT_BYTES * 3 // 4))
+    await asyncio.sleep(0)
+    assert late.reserve(LIMIT_BYTES) == 0
+    await late.first_batch(SMALL_BYTES)
+    first.release()
+    await waiting
+    assert late.reserve(LIMIT_BYTES) == LIMIT_BYTES // 8
+
+
+async def test_replies_that_wait_press_the_largest_ones_as_far_as_needed() -> None:
+    memory = FetchMemory(LIMIT_BYTES)
+    pressed: list[int] = []
+
+    def press(now: float, held_bytes: int) -> bool:
+        pressed.append(held_bytes)
+        return True
+
+    for part in (8, 2, 4):
+        memory.reply(press).hold(LIMIT_BYTES // part)
+    waits = memory.reply()
+    waiting = asyncio.create_task(waits.first_batch(LIMIT_BYTES // 2))
+    await asyncio.sleep(0)
+    memory.press(1.0)
+    assert pressed == [LIMIT_BYTES // 2], "its end is enough"
+    memory.press(1.5)
+    assert len(pressed) == 1, "the connection has a while to end"
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    memory.press(10.0)
+    assert len(pressed) == 1, "no reply waits"
+
+
+async def test_replies_that_wait_do_not_wait_for_each_other() -> None:
+    memory = FetchMemory(LIMIT_BYTES)
+    replies = [memory.reply() for _ in range(3)]
+    for reply in replies:
+        reply.reserve(LIMIT_BYTES)
+    waiting = [asyncio.create_task(reply.first_batch(LIMIT_BYTES)) for reply in replies[1:]]
+    await asyncio.sleep(0)
+    for reply, task in zip(replies, waiting, strict=False):
+        reply.release()
+        await task
+    assert memory.used == LIMIT_BYTES

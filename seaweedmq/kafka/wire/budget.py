@@ -30,6 +30,37 @@ QUEUES = 64
 """One for each number of bits that an amount may have."""
 
 
+class Pace:
+    """The speed of a client, measured while others wait for memory that it holds."""
+
+    __slots__ = ("_mark", "_measured_at")
+
+    def __init__(self) -> None:
+        self._mark: tuple[float, int] | None = None
+        """Time at which a measurement began, and the bytes that the client had moved by then."""
+        self._measured_at = 0.0
+
+    def forget(self) -> None:
+        """Begin again: the broker did not wait for the client."""
+        self._mark = None
+
+    def too_slow(self, now: float, moved: int) -> tuple[int, float] | None:
+        """Return the bytes and the seconds of a measurement that shows a client too slow.
+
+        A measurement counts if it went on without a pause: in a pause the client may have had nothing to move.
+        """
+        is_stale = now - self._measured_at > 2 * SLOW_WINDOW_S
+        self._measured_at = now
+        if self._mark is None or is_stale:
+            self._mark = now, moved
+            return None
+        since, before = self._mark
+        if now - since < SLOW_WINDOW_S:
+            return None
+        self._mark = now, moved
+        return (moved - before, now - since) if moved - before < SLOW_BYTES_PER_S_MIN * (now - since) else None
+
+
 class ShareOwner(Protocol):
     """The connection that holds a share."""
 
@@ -49,7 +80,7 @@ class ShareOwner(Protocol):
 class Share:
     """The bytes that one connection holds. It waits for at most one amount at a time."""
 
-    __slots__ = ("_mark", "_memory", "guaranteed", "is_guaranteed", "owner", "pooled", "queue", "reserved", "wanted")
+    __slots__ = ("_memory", "_pace", "guaranteed", "is_guaranteed", "owner", "pooled", "queue", "reserved", "wanted")
 
     def __init__(self, memory: "RequestMemory", owner: ShareOwner) -> None:
         self._memory = memory
@@ -64,8 +95,7 @@ class Share:
         """... and whether guaranteed ones may serve."""
         self.queue: OrderedDict[Share, None] | None = None
         """The queue that it waits in."""
-        self._mark: tuple[float, int] | None = None
-        """Time at which its client's speed was last measured, and the bytes it had moved by then."""
+        self._pace = Pace()
 
     @property
     def held_bytes(self) -> int:
@@ -120,19 +150,14 @@ class Share:
             return
         moved = None if self.wanted else self.owner.moved_bytes()
         if moved is None:
-            self._mark = None
+            self._pace.forget()
             self.owner.hurry()
-        elif self._mark is None:
-            self._mark = now, moved
-        elif now - self._mark[0] >= SLOW_WINDOW_S:
-            since, before = self._mark
-            self._mark = now, moved
-            if moved - before < SLOW_BYTES_PER_S_MIN * (now - since):
-                self.owner.fail(
-                    f"other clients wait for the {self.held_bytes:,} bytes of memory that it holds, and it sent and "
-                    f"took {moved - before:,} bytes in {now - since:.1f} s: send requests whole and read the replies, "
-                    "or raise kafka_in_flight_bytes_max and memory_bytes_max"
-                )
+        elif (slow := self._pace.too_slow(now, moved)) is not None:
+            self.owner.fail(
+                f"other clients wait for the {self.held_bytes:,} bytes of memory that it holds, and it sent and "
+                f"took {slow[0]:,} bytes in {slow[1]:.1f} s: send requests whole and read the replies, "
+                "or raise kafka_in_flight_bytes_max and memory_bytes_max"
+            )
 
 
 class RequestMemory:

@@ -14,10 +14,10 @@ from collections import deque
 from functools import partial
 
 from seaweedmq.kafka.wire.assembly import Assembly
-from seaweedmq.kafka.wire.budget import PRESS_INTERVAL_S
+from seaweedmq.kafka.wire.budget import PRESS_INTERVAL_S, Pace
 from seaweedmq.kafka.wire.decoding import Malformed, Steps
 from seaweedmq.kafka.wire.frames import NotAdvertised, reading
-from seaweedmq.kafka.wire.messages import API, Buffer, Line, Request
+from seaweedmq.kafka.wire.messages import API, Buffer, Line, Request, not_pressed
 from seaweedmq.kafka.wire.roles import Listening, Receiver, Slot
 from seaweedmq.runtime.turns import Turn
 
@@ -116,6 +116,9 @@ class Connection(asyncio.BufferedProtocol):
         self._written_bytes = 0
         self._slots: deque[Slot] = deque()
         self._line = Line()
+        self._line.press = self._press_reading
+        self._pace = Pace()
+        """Speed at which the client takes replies to Fetch that hold memory which others wait for."""
         self._unsent: list[Slot] = []
         """Handed to the socket, and not taken by the client."""
         self._is_reading = True
@@ -210,6 +213,7 @@ class Connection(asyncio.BufferedProtocol):
         if parked is not None:
             parked[1].fill()
         self._drop_filled()
+        self._line.press = not_pressed
         receiver, self._receiver, self._transport = self._receiver, None, None  # a ring would wait for the collector
         if receiver is not None:
             self._listening.closed(self)
@@ -398,6 +402,22 @@ class Connection(asyncio.BufferedProtocol):
     def hurry(self) -> None:
         """Implement ``ShareOwner``."""
         self._line.hurry()
+
+    def _press_reading(self, now: float, held_bytes: int) -> bool:
+        """Implement ``Line.press``."""
+        if self._is_closing or self._is_writing:
+            self._pace.forget()
+            self._line.hurry()  # the reply may be behind one that waits for events
+            return False
+        slow = self._pace.too_slow(now, self._taken_bytes())
+        if slow is None:
+            return False
+        self.fail(
+            f"other consumers wait for the {held_bytes:,} bytes of Fetch replies that it holds, and it took "
+            f"{slow[0]:,} bytes in {slow[1]:.1f} s: read the replies, or raise kafka_fetch_bytes_max and "
+            "memory_bytes_max"
+        )
+        return True
 
     # Replies.
 

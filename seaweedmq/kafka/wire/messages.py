@@ -231,16 +231,24 @@ PATIENT = frozenset({API.FETCH, API.PRODUCE})
 others are urgent: the client does something else once it has the answer."""
 
 
+def not_pressed(now: float, held_bytes: int) -> bool:
+    """Do nothing; return that the connection remains."""
+    return False
+
+
 class Line:
     """The requests of one connection: each reply holds up those that come behind it."""
 
-    __slots__ = ("grown", "urgent")
+    __slots__ = ("grown", "press", "urgent")
 
     def __init__(self) -> None:
         self.urgent = 0
         """How many came that are not of ``PATIENT``."""
         self.grown = Signal()
         """Fires when one more of them comes."""
+        self.press: Callable[[float, int], bool] = not_pressed
+        """Takes the time and the bytes of Fetch replies that others wait for. Closes the connection if its client takes
+        them too slowly, and returns whether it did."""
 
     def join(self, api: int) -> None:
         """Another request came."""

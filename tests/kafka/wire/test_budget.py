@@ -169,6 +169,19 @@ def test_a_slow_client_is_closed_only_while_others_wait() -> None:
     assert "sent and took 100 bytes in 2.0 s" in slow.reasons[0]
 
 
+def test_a_client_is_not_slow_over_a_time_in_which_none_waited() -> None:
+    memory = RequestMemory(BYTES_MAX)
+    holder, waits = Owner(memory), Owner(memory)
+    holder.moved = 0
+    assert holder.share.take(300 * KIB)
+    assert not waits.share.take(300 * KIB)
+    memory.press(0.0)
+    memory.press(1_000.0)
+    assert not holder.reasons
+    memory.press(1_000.0 + SLOW_WINDOW_S)
+    assert len(holder.reasons) == 1
+
+
 def test_clients_that_the_broker_keeps_waiting_are_hurried_and_not_closed() -> None:
     memory = RequestMemory(BYTES_MAX)
     polls, waits, small = (Owner(memory) for _ in range(3))

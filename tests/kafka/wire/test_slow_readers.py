@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from seaweedmq.kafka.fetch_memory import FetchMemory
 from seaweedmq.kafka.server import KafkaServer
 from seaweedmq.kafka.wire import connection
-from seaweedmq.kafka.wire.messages import API, EncodedReply, MetadataRequest, Reply, Request
+from seaweedmq.kafka.wire.messages import API, EncodedReply, FetchRequest, MetadataRequest, Reply, Request
 from seaweedmq.model.config import BrokerConfig
 from tests.kafka.wire.memory_socket import MemorySocket
 from tests.sim.machines.loop import SimLoop
@@ -98,4 +99,38 @@ async def test_a_connection_that_drains_is_closed_when_its_replies_are_not_taken
     await asyncio.sleep(0)
     deaf.connection.drain()
     await asyncio.sleep(CONFIG.kafka_request_read_s + 1)
+    assert (server.connections, server.in_flight.taken_bytes) == (0, 0)
+
+
+@virtual
+@pytest.mark.parametrize("speed", [1, 1_000_000])
+async def test_a_consumer_that_takes_its_reply_slowly_is_closed_while_others_wait(
+    speed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = FetchMemory(8 * MIB)
+
+    async def fetched(request: Request) -> Reply:
+        reply = memory.reply(request.line.press)
+        reply.hold(8 * MIB)
+        return EncodedReply([bytes(8 * MIB)], reply.release)
+
+    server = KafkaServer({API.FETCH: fetched}, CONFIG)
+    slow = MemorySocket(server, 1)
+    slow.ask(API.FETCH, 12, FetchRequest(version=12, max_wait_ms=0, min_bytes=0, topics=[], forgotten_topics_data=[]))
+    for _ in range(300):
+        await asyncio.sleep(0.1)
+        slow.take(speed // 10 + 1)
+        if speed > 1:
+            break
+    assert memory.used == 8 * MIB, "its memory is needed by none"
+    waiting = asyncio.create_task(memory.reply().first_batch(MIB))
+    for _ in range(60):
+        await asyncio.sleep(0.1)
+        slow.take(speed // 10 + 1)
+    assert slow.is_closed == waiting.done() == (speed == 1)
+    assert ("other consumers wait for the 8,388,608 bytes" in caplog.text) == (speed == 1)
+    slow.take(8 * MIB)
+    await waiting
+    slow.connection.abort()
+    await asyncio.sleep(0)
     assert (server.connections, server.in_flight.taken_bytes) == (0, 0)
