@@ -116,8 +116,12 @@ class ReplyMemory:
 
     async def first_batch(self, size_bytes: int) -> None:
         """Wait until the first batch of the reply fits, if it is not small."""
-        if size_bytes > max(self.held, SMALL_BYTES):
+        if self.waits_for(size_bytes):
             await self._memory.take(self, size_bytes)
+
+    def waits_for(self, size_bytes: int) -> bool:
+        """Whether a first batch of this size has to wait, or to hold more than the reply does."""
+        return size_bytes > max(self.held, SMALL_BYTES)
 
     def hold(self, size_bytes: int) -> None:
         """Hold this, in the place of what was held."""

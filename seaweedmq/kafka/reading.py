@@ -54,6 +54,10 @@ class PartitionReader:
                         raise
                     break  # the consumer gets what lies before, and asks for what follows
                 continue
+            if entries and found.has_to_wait(size := entries[0].size_bytes):
+                del entries  # the log would have let go of it, but not this reader
+                await found.may_begin(size)
+                continue
             for entry in entries:
                 frame = Frame(decode_header(entry.header), entry.header, memoryview(entry.payload))
                 await self._add(partition, partition.segment.id, frame, found)
@@ -101,6 +105,7 @@ class PartitionReader:
     async def _add(self, partition: LocalPartition, segment: int, frame: Frame, found: "_Filling") -> None:
         if frame.header.encoding == ENCODING_KAFKA:
             stored = batch_bytes(frame.payload)
+            await found.may_begin(len(stored))
             if found.takes(len(stored)):
                 head = patched_head(stored, frame.header.base_offset, segment)
                 found.add((head, stored[len(head) :]), len(stored), frame.header.end_offset)
@@ -121,6 +126,10 @@ class _Filling:
         self.share = share
         self.left = left
         self.is_full = left <= 0 and share.taken > 0
+
+    def has_to_wait(self, frame_bytes: int) -> bool:
+        """Whether a frame is the first of the reply, and large enough to wait for memory that is not held yet."""
+        return not self.share.taken and self._memory.waits_for(frame_bytes)
 
     async def may_begin(self, frame_bytes: int) -> None:
         """Wait for memory for a frame, if it is the first of the reply and large."""

@@ -15,6 +15,8 @@ LIMIT_BYTES = 1 * MIB
 WANTED_BYTES = 600_000
 BATCH_BYTES = 50_000
 BATCHES = 16
+LARGE_BYTES = 600_000
+"""Of a batch of which the memory holds one."""
 
 
 async def filled(bed: Bed) -> tuple[Door, list[bytes]]:
@@ -98,6 +100,30 @@ async def test_a_client_that_goes_gives_back_what_was_held_for_it(bed: Bed) -> N
     assert memory.used == 0, "its files were being read"
     held.set()
     assert await read(door)
+    assert memory.used == 0
+
+
+@story
+async def test_a_large_first_batch_in_memory_waits_as_one_in_files_does(bed: Bed) -> None:
+    [door] = await doors(
+        bed, kafka_fetch_bytes_max=LIMIT_BYTES, frame_bytes_max=MIB, stream_in_flight_bytes_max=2 * MIB
+    )
+    await bed.topic(door.host, ORDERS, partitions=1)
+    await bed.until(lambda: door.host.inspect.view.open_of(ORDERS))
+    assert (await door.produce("orders", 0, batch(bytes(LARGE_BYTES)))).error_code == Code.NONE
+    memory = door.rooms.fetch_memory
+    others = memory.reply()
+    others.hold(LIMIT_BYTES)
+    reading = [asyncio.create_task(read(door)) for _ in range(4)]
+    await asyncio.sleep(1)
+    assert not any(task.done() for task in reading)
+    assert memory.used == LIMIT_BYTES
+    door.reads.clear()
+    others.release()
+    await asyncio.sleep(1)
+    assert LARGE_BYTES <= memory.used <= LIMIT_BYTES, "one of them"
+    door.reads.set()
+    assert await asyncio.gather(*reading) == [[bytes(LARGE_BYTES)]] * 4
     assert memory.used == 0
 
 
