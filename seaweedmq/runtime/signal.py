@@ -23,6 +23,11 @@ class Signal:
                 waiter.set_result(None)
         self._waiters.clear()
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether anything waits or listens."""
+        return bool(self._waiters or self._listeners)
+
     async def wait(self, *others: "Signal") -> None:
         """Until the next ``fire`` of this one, or of one of the others."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

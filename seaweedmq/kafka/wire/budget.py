@@ -2,13 +2,15 @@
 
 Each connection has a share. ``RequestMemory`` divides its bound into three parts:
 
-* *guaranteed*: up to ``GUARANTEED_BYTES`` for each connection, without waiting, so that no client silences another;
+* *guaranteed*: up to ``GUARANTEED_BYTES`` for each connection, without waiting, so that no client silences another.
+  With very many connections it is less for each than one request takes, and the rest comes from the pooled part;
 * *pooled*: a share may hold at most half of what is free there, so that a flood leaves room for the next share;
 * *reserved*: for one request of the share that has waited longest, so that large requests finish one after another.
 
-A share that waits is served as soon as its bytes fit, the smallest first. ``RequestMemory.press`` closes connections
-that hold memory which others wait for, and whose clients neither send nor take. The account does no IO and reads no
-clock.
+A share that waits is served as soon as its bytes fit, the smallest first. While shares wait, ``RequestMemory.press``
+frees memory that others hold: it closes connections whose clients send and take too slowly, and has as many of those
+that wait for events answered as are needed, those that hold the most first. Replies to Fetch are counted elsewhere
+(``fetch_memory``). The account does no IO and reads no clock.
 """
 
 from collections import OrderedDict
@@ -70,8 +72,9 @@ class ShareOwner(Protocol):
     def moved_bytes(self) -> int | None:
         """Bytes that its client sent and took so far; None while the broker does not wait for its client."""
 
-    def hurry(self) -> None:
-        """Answer requests that wait for events: others wait for the memory that they hold."""
+    def hurry(self) -> bool:
+        """Answer requests that wait for events, since others wait for the memory that they hold; return whether any
+        did."""
 
     def fail(self, reason: str) -> None:
         """Close at once, whatever the client has not taken, and log why."""
@@ -144,20 +147,25 @@ class Share:
         """Its connection is closed. What it still holds is given back later."""
         self._memory.close(self)
 
-    def press(self, now: float) -> None:
-        """Have the owner free what it can, or close it if its client is too slow."""
+    def press(self, now: float, *, may_hurry: bool) -> int:
+        """Close the owner if its client is too slow, or have it answer what waits for events, if it may be hurried.
+        Return the bytes that this frees beyond the guaranteed ones."""
         if self.owner is None:
-            return
+            return 0
         moved = None if self.wanted else self.owner.moved_bytes()
         if moved is None:
             self._pace.forget()
-            self.owner.hurry()
-        elif (slow := self._pace.too_slow(now, moved)) is not None:
+            if not may_hurry or not self.owner.hurry():
+                return 0
+        elif (slow := self._pace.too_slow(now, moved)) is None:
+            return 0
+        else:
             self.owner.fail(
                 f"other clients wait for the {self.held_bytes:,} bytes of memory that it holds, and it sent and "
                 f"took {slow[0]:,} bytes in {slow[1]:.1f} s: send requests whole and read the replies, "
                 "or raise kafka_in_flight_bytes_max and memory_bytes_max"
             )
+        return self.pooled + self.reserved
 
 
 class RequestMemory:
@@ -293,8 +301,15 @@ class RequestMemory:
         if not self._waiting or now < self._pressed_at + PRESS_INTERVAL_S:
             return
         self._pressed_at = now
-        for share in list(self._pooling):
-            share.press(now)
+        lacking = self._lacking_bytes()
+        for share in sorted(self._pooling, key=lambda share: share.pooled + share.reserved, reverse=True):
+            lacking -= share.press(now, may_hurry=lacking > 0)
+
+    def _lacking_bytes(self) -> int:
+        """Bytes that have to become free in the pooled part until all that wait are served."""
+        wanted = sum(share.wanted for share in self._waiting)
+        room = max(share.pooled + share.wanted for share in self._waiting)  # see _fits: as much stays free
+        return wanted + room - (self.pooled_max - self.pooled)
 
     def _guarantee_left(self, share: Share) -> int:
         return max(0, self._each - share.guaranteed)

@@ -399,9 +399,11 @@ class Connection(asyncio.BufferedProtocol):
             return self._received_bytes + self._taken_bytes()
         return None
 
-    def hurry(self) -> None:
+    def hurry(self) -> bool:
         """Implement ``ShareOwner``."""
+        is_waiting = self._line.grown.is_heard
         self._line.hurry()
+        return is_waiting
 
     def _press_reading(self, now: float, held_bytes: int) -> bool:
         """Implement ``Line.press``."""

@@ -23,6 +23,8 @@ class Owner:
     def __init__(self, memory: RequestMemory) -> None:
         self.grants = 0
         self.hurries = 0
+        self.polls = True
+        """Whether a request of it waits for events."""
         self.moved: int | None = None
         self.reasons: list[str] = []
         self.share = memory.open(self)
@@ -33,8 +35,9 @@ class Owner:
     def moved_bytes(self) -> int | None:
         return self.moved
 
-    def hurry(self) -> None:
+    def hurry(self) -> bool:
         self.hurries += 1
+        return self.polls
 
     def fail(self, reason: str) -> None:
         self.reasons.append(reason)
@@ -193,6 +196,25 @@ def test_clients_that_the_broker_keeps_waiting_are_hurried_and_not_closed() -> N
     assert (polls.hurries, waits.hurries, small.hurries) == (1, 0, 0)
     memory.press(PRESS_INTERVAL_S)
     assert polls.hurries == 2
+
+
+def test_no_more_are_hurried_than_others_need_and_the_largest_first() -> None:
+    memory = RequestMemory(8 * BYTES_MAX)
+    polls = [Owner(memory) for _ in range(24)]
+    for number, poll in enumerate(polls):
+        poll.share.force(GUARANTEED_BYTES + (80 if number == 7 else 64) * KIB)
+    holder, small = Owner(memory), Owner(memory)
+    assert holder.share.take(100 * KIB), "the reserve"
+    small.share.force(GUARANTEED_BYTES)
+    assert not small.share.take(32 * KIB)
+    polls[7].polls = holder.polls = False
+    memory.press(0.0)
+    assert polls[7].hurries == 1, "it holds the most, and frees nothing"
+    assert sum(poll.hurries for poll in polls) == 2
+    for poll in polls:
+        if poll.hurries and poll.polls:
+            poll.share.give(poll.share.held_bytes)
+    assert small.grants == 1
 
 
 @pytest.mark.parametrize("seed", range(20))
