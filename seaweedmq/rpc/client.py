@@ -216,14 +216,22 @@ def _drop_late_events(loop: asyncio.AbstractEventLoop) -> None:
     in this turn. Each ``asyncio.run`` of a program has a loop of its own, and the last events of a call that was
     cancelled may come after it.
     """
-    post = loop.call_soon_threadsafe
+    if not isinstance(loop.call_soon_threadsafe, _PostUnlessLate):
+        # Once a loop: a program may open and close thousands of clients in it, and each layer costs a call.
+        loop.call_soon_threadsafe = _PostUnlessLate(loop)  # type: ignore[assignment,method-assign]
 
-    def post_unless_late(callback: Callable[..., object], *args: Any, context: Any = None) -> Any:
-        if loop.is_closed() and getattr(callback, "__name__", None) == _GRPC_CALLBACK:
+
+class _PostUnlessLate:
+    """The ``call_soon_threadsafe`` of a loop, which drops events of gRPC once the loop is closed."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._post: Callable[..., asyncio.Handle] = loop.call_soon_threadsafe
+
+    def __call__(self, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:
+        if self._loop.is_closed() and getattr(callback, "__name__", None) == _GRPC_CALLBACK:
             return None
-        return post(callback, *args, context=context)
-
-    loop.call_soon_threadsafe = post_unless_late  # type: ignore[assignment,method-assign]
+        return self._post(callback, *args, context=context)
 
 
 def _after_fork() -> None:

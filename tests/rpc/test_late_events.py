@@ -39,6 +39,20 @@ def test_a_closed_loop_ignores_what_grpc_passes_on_and_nothing_else(
         loop.call_soon_threadsafe(called.append, "late")
 
 
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_loop_may_outlive_a_thousand_clients(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    async def use() -> None:
+        for _ in range(1_200):
+            await GrpcDialer().close()
+        called = asyncio.Event()
+        asyncio.get_running_loop().call_soon_threadsafe(called.set)
+        await asyncio.wait_for(called.wait(), 10)
+
+    loop = new_loop()
+    loop.run_until_complete(use())
+    loop.close()
+
+
 def test_clients_with_a_loop_each_disturb_no_other_loop() -> None:
     """Workers of Spark, programs that call ``asyncio.run`` repeatedly, and tests have such clients."""
     disturbed: list[dict[str, Any]] = []
