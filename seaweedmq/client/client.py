@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar, overload
 
 from seaweedmq.client.admin.admin import Admin, topic_name
+from seaweedmq.client.closing import Closing
 from seaweedmq.client.cluster.cluster import Cluster, parse_bootstrap
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.group.options import MAX_UNACKED, GroupOptions
@@ -78,7 +79,7 @@ class Client:
         post: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         """``post`` runs a function in the loop soon; records may come from threads only if it may be called there."""
-        self._closing: asyncio.Task[None] | None = None
+        self._closing = Closing()
         self._process = os.getpid()
         self._cluster = cluster
         self._config = config
@@ -225,7 +226,7 @@ class Client:
 
     async def _keep(self, opened: U) -> U:
         """To be closed with the client. Raises Closed if it was closed meanwhile."""
-        if self._closing is not None:
+        if self._closing.has_begun:
             await opened.close()
             self._check_open()
         self._open[opened] = None
@@ -236,15 +237,12 @@ class Client:
         that is cancelled leaves closing under way, and the next awaits the same.
 
         Raises:
-            SeaweedMQError: If a delivery failed and was not reported yet: the first such failure. Everything is closed
-                nevertheless.
+            SeaweedMQError: If a delivery failed and was not reported yet, by an earlier call either: the first such
+                failure. Everything is closed nevertheless.
         """
-        if self._closing is None:
+        if not self._closing.is_reported:
             self._cluster.check_loop()
-            self._closing = asyncio.create_task(self._close(), name="close client")
-        elif self._closing.done():
-            return
-        await asyncio.shield(self._closing)
+        await self._closing.once(self._close, "close client")
 
     async def _close(self) -> None:
         outcomes = await asyncio.gather(*(each.close() for each in list(self._open)), return_exceptions=True)
@@ -254,7 +252,7 @@ class Client:
                 raise outcome
 
     def __del__(self) -> None:
-        if self._closing is None and self._process == os.getpid():
+        if not self._closing.has_begun and self._process == os.getpid():
             opened = "".join(f", with its {each.described()}" for each in self._open)
             message = (
                 f"client of {self._cluster.described()} was not closed{opened}: await its close(), or use async with"
@@ -270,7 +268,7 @@ class Client:
         await self.close()
 
     def _check_open(self) -> None:
-        if self._closing is not None:
+        if self._closing.has_begun:
             raise Closed("the client is closed: connect again")
 
 

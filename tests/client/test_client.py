@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -16,8 +17,9 @@ from seaweedmq import aio
 from seaweedmq.client.client import Client, Opening
 from seaweedmq.client.group.dead_letter import DeadLetters
 from seaweedmq.client.group.subscriber import GroupSubscriber
+from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.subscribe.subscriber import Subscriber
-from seaweedmq.errors import Closed, InvalidArgument, Unavailable
+from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, Unavailable
 from seaweedmq.model.calls import DescribeTopic
 from tests.client.conftest import QUICK, environment
 from tests.client.fake_broker import FakeBroker, FakeCluster
@@ -88,6 +90,52 @@ async def test_a_close_that_is_cancelled_goes_on_and_the_next_awaits_it(cluster:
     assert waiting.done()
     assert asyncio.all_tasks() == here
     await client.close()
+
+
+async def cancelled_close(closing: Awaitable[None]) -> None:
+    call = asyncio.ensure_future(closing)
+    await asyncio.sleep(0)
+    call.cancel()
+    await asyncio.wait({call})
+    assert call.cancelled()
+
+
+@pytest.mark.parametrize("closed_first", ["client", "publisher"])
+async def test_lost_records_are_reported_by_the_next_close_if_the_first_was_cancelled(
+    cluster: FakeCluster, closed_first: str
+) -> None:
+    """``asyncio.wait_for(client.close(), 5)`` that times out, and ``client.close()`` in a finally."""
+    config = replace(QUICK, close_timeout_s=0.02)
+    client = await aio.connect("fake:9000", dialer=cluster.dialer(), env=environment(), config=config)
+    await client.admin.create_topic(TOPIC)
+    publisher = await client.publisher(TOPIC)
+    cluster.holds_acks = True
+    await publisher.send(b"never acknowledged")
+    await cancelled_close(client.close() if closed_first == "client" else publisher.close())
+    await until_closed(publisher)
+    with pytest.raises(DeadlineExceeded, match="1 batches are not acknowledged"):
+        await client.close()
+    await client.close()
+    await publisher.close()
+
+
+async def until_closed(publisher: Publisher) -> None:
+    await asyncio.wait({task for task in asyncio.all_tasks() if task.get_name().startswith("close ")})
+    assert publisher.is_closed
+
+
+async def test_a_publisher_reports_lost_records_by_the_next_close_if_the_first_was_cancelled(
+    cluster: FakeCluster, client: Client
+) -> None:
+    await client.admin.create_topic(TOPIC)
+    publisher = await client.publisher(TOPIC)
+    cluster.holds_acks = True
+    await publisher.send(b"never acknowledged")
+    await cancelled_close(publisher.close(timeout=0.02))
+    await until_closed(publisher)
+    with pytest.raises(DeadlineExceeded, match="1 batches are not acknowledged"):
+        await publisher.close()
+    await publisher.close()
 
 
 async def test_a_client_in_another_event_loop_is_rejected_at_once(client: Client) -> None:

@@ -66,6 +66,11 @@ class Background:
         if tasks:
             self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether :meth:`stop` was called, or this is a child process: nothing runs any more."""
+        return self._closed is not None
+
     def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Begin to run a coroutine.
 

@@ -116,7 +116,7 @@ class Publisher(_Context):
 
     @documented_as(aio_publisher.Publisher.close)
     def close(self, timeout: float | None = None) -> None:
-        if not self._core.is_closed:
+        if not (self._core.is_close_reported or (self._core.is_closed and self._background.is_stopped)):
             self._background.run(self._core.close(timeout))
 
 

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
+from functools import partial
 from threading import get_ident
 from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
 
+from seaweedmq.client.closing import Closing
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.config import ClientConfig
@@ -68,7 +70,7 @@ class Publisher:
         self._unsettled: dict[Work, None] = {}
         self._flushes: list[tuple[set[Work], asyncio.Future[None]]] = []
         self._failures = Failures()
-        self._closing: asyncio.Task[None] | None = None
+        self._closing = Closing()
         self._deadline: asyncio.TimerHandle | None = None
         """Set while something waits for its outcome, and sometimes for a while after."""
         self.buffer = RecordBuffer(
@@ -82,7 +84,12 @@ class Publisher:
     @property
     def is_closed(self) -> bool:
         """Closed for good, with everything delivered or failed."""
-        return self._closing is not None and self._closing.done()
+        return self._closing.is_done
+
+    @property
+    def is_close_reported(self) -> bool:
+        """Whether it is closed, and a :meth:`close` has returned or raised how that ended."""
+        return self._closing.is_reported
 
     def described(self) -> str:
         """Kind, topic, and the records without an outcome, for messages."""
@@ -179,7 +186,8 @@ class Publisher:
                 self._flushes.remove(entry)
 
     async def close(self, timeout: float | None = None) -> None:
-        """Deliver everything, then stop. What could not be delivered in time fails with Closed. Idempotent.
+        """Deliver everything, then stop. What could not be delivered in time fails with Closed. Idempotent; a call that
+        is cancelled leaves closing under way, and the next awaits the same, or raises what it failed with.
 
         Args:
             timeout: seconds; ``close_timeout_s`` by default.
@@ -188,13 +196,14 @@ class Publisher:
             SeaweedMQError: something failed since the last flush, and nobody has asked its future; or, as
                 :meth:`flush`, it took too long. The publisher is closed all the same.
         """
-        if self.is_closed:
-            return
-        self._cluster.check_loop()
-        if self._closing is None:
-            timeout_s = self._config.close_timeout_s if timeout is None else timeout
-            self._closing = asyncio.create_task(self._close(timeout_s))
-        await asyncio.shield(self._closing)
+        if not self._closing.is_reported:
+            self._cluster.check_loop()
+        timeout_s = self._config.close_timeout_s if timeout is None else timeout
+        try:
+            await self._closing.once(partial(self._close, timeout_s), f"close the publisher of {self._topic}")
+        finally:
+            if self._closing.is_reported:  # until then the client has it, to report a failure when it is closed
+                self._on_close(self)
 
     async def __aenter__(self) -> Self:
         return self
@@ -220,7 +229,6 @@ class Publisher:
                 self._deadline.cancel()
             self._view.close()
             self._fail_everything(Closed(f"the publisher of {self._topic} was closed before this was acknowledged"))
-            self._on_close(self)
 
     # --- for the synchronous face ----------------------------------------------------------------------------------
 
