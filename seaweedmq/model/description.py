@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 
@@ -47,7 +48,13 @@ class TopicDescription:
     more_above: int | None = None
     """More sealed segments that were asked for have an id above this one; None: these are all."""
     frame_bytes_max: int = 0
-    """Limit of one frame at the broker that answers. 0: the call was not ``DescribeTopic``."""
+    """Limit of one frame at the broker that answers. 0: the call was not ``DescribeTopic``, or the broker is of a
+    version that does not report it."""
+
+    @property
+    def known_frame_bytes_max(self) -> int:
+        """The limit of one frame: the default of brokers where the broker reports none."""
+        return self.frame_bytes_max or BrokerConfig().frame_bytes_max
 
     def segment(self, number: int) -> Segment | None:
         """The segment with this id, if it is in the description."""

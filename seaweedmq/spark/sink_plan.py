@@ -78,7 +78,7 @@ async def plan_sink(options: SinkOptions, given: pa.Schema) -> SinkPlan:
     """
     async with connected(options) as cluster:
         described = await cluster.describe(options.topic, OPEN)
-        frame_bytes_max = described.frame_bytes_max
+        frame_bytes_max = described.known_frame_bytes_max
         root = await check_storage(options, described)
         columns = plan_columns(given, described.topic.schema, options.key, options.timestamp)
         if columns.schema is not None and described.topic.schema is None:
