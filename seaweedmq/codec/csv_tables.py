@@ -88,8 +88,10 @@ def read(
         yield reader.table(text)
 
 
-def infer(name: str, pieces: Iterable[bytes], separator: str | None, *, at: Callable[[], None] = lambda: None) -> Types:
-    """The type of each column, found in all rows; ``at`` is called after each block.
+def infer(
+    name: str, pieces: Iterable[bytes], separator: str | None, *, at: Callable[[int], None] = lambda _: None
+) -> Types:
+    """The type of each column, found in all rows; ``at`` is called after each block with its size in bytes.
 
     Raises:
         InvalidArgument: as :func:`read`.
@@ -97,7 +99,7 @@ def infer(name: str, pieces: Iterable[bytes], separator: str | None, *, at: Call
     found: list[Types] = []
     for text in blocks(name, pieces, separator, fill=True):
         found.append(_inferred(name, text, _separator(separator)))
-        at()
+        at(len(text.rows))
     return settled(found)
 
 

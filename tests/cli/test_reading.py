@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from seaweedmq.cli.records import source as source_module
-from seaweedmq.cli.records.reading import InputFormat, tables
+from seaweedmq.cli.records.reading import InputFormat, check, tables
 from seaweedmq.cli.records.source import Source, line_blocks, open_source, pieces
 from seaweedmq.errors import InvalidArgument
 
@@ -138,3 +138,40 @@ def test_lines_can_not_fill_a_schema(tmp_path: Path) -> None:
 def test_a_folder_is_no_source(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="Is a directory"), open_source(str(tmp_path)):
         pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "is_typed", "named"),
+    [
+        (InputFormat.LINES, "a\n{}\nb\n", False, "line 2"),
+        (InputFormat.JSONL, '{{"value": "a"}}\n{{"value": "{}"}}\n', False, "record 2"),
+        (InputFormat.JSONL, '{{"id": 1}}\n\n{{"id": 2, "name": "{}"}}\n', True, "record 2"),
+        (InputFormat.CSV, "id,name\n1,a\n2,{}\n3,b\n", True, "record 2"),
+        (InputFormat.CSV, "id,name\n1,a\n2,{}\n3,b\n", False, "record 2"),
+    ],
+)
+def test_a_record_larger_than_brokers_take_is_found_before_anything_is_sent(
+    tmp_path: Path, kind: InputFormat, text: str, is_typed: bool, named: str
+) -> None:
+    schema = ROWS.schema if is_typed else None
+    (tmp_path / "t").write_text(text.format("x" * 29_000))
+    with open_source(str(tmp_path / "t")) as source:
+        check(kind, source, schema, None, frame_bytes_max=32_000)
+    (tmp_path / "t").write_text(text.format("x" * 40_000))
+    with (
+        open_source(str(tmp_path / "t")) as source,
+        pytest.raises(
+            InvalidArgument, match=rf"^{named} of .*t: a record that takes a frame of 4\d{{4}} bytes is over"
+        ),
+    ):
+        check(kind, source, schema, None, frame_bytes_max=32_000)
+
+
+def test_a_parquet_row_larger_than_brokers_take_is_named_by_its_number_in_the_file(tmp_path: Path) -> None:
+    names = ["a"] * 70_000 + ["x" * 40_000, "b"]
+    pa.parquet.write_table(pa.table({"id": range(len(names)), "name": names}), tmp_path / "t")
+    with (
+        open_source(str(tmp_path / "t")) as source,
+        pytest.raises(InvalidArgument, match=r"^record 70001 of .*t: a record that takes a frame of"),
+    ):
+        check(InputFormat.PARQUET, source, None, None, frame_bytes_max=32_000)

@@ -2,7 +2,8 @@
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated
 
 import pyarrow as pa
@@ -11,8 +12,9 @@ import typer
 import seaweedmq
 from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, checked_topic
 from seaweedmq.cli.output import Bar, progress, show_done
-from seaweedmq.cli.records.reading import InputFormat, check, tables
+from seaweedmq.cli.records.reading import InputFormat, check, check_table, tables
 from seaweedmq.cli.records.source import Source, open_source
+from seaweedmq.client.publish.sent import SentTable
 from seaweedmq.codec.csv_tables import Types, separator_of
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import InvalidArgument, SeaweedMQError
@@ -55,49 +57,113 @@ def publish(
     name = checked_topic(topic)
     began_s = time.monotonic()
     with open_source(source) as opened, common.connect() as client:
-        found = client.admin.describe_topic(name).topic
+        described = client.admin.describe_topic(name)
+        found, frame_bytes_max = described.topic, described.known_frame_bytes_max
         schema = None if found.schema is None else schema_from_bytes(found.schema)
         column = key if schema is not None or format_ is not InputFormat.JSONL else None
         shown = None if not opened.interactive else False
         with client.publisher(name) as publisher, progress("records", shown=shown) as bars:
             types = None
             if opened.size_bytes is not None:
-                types = _checked(format_, opened, schema, key, separator, bars.add("checking", opened.size_bytes))
+                checking = bars.add("checking", opened.size_bytes)
+                types = _checked(format_, opened, schema, key, separator, frame_bytes_max, checking)
             bar = bars.add(f"publishing to {name}", opened.size_bytes)
             with _given_up_soon(publisher):
                 parts = tables(format_, opened, schema, key, separator, types)
-                records = _send(publisher, parts, column, opened, bar)
-                publisher.flush(timeout=FLUSH_TIMEOUT_S)
+                if opened.size_bytes is None:
+                    parts = _fitting(format_, opened, parts, schema, column, frame_bytes_max)
+                records = send(publisher, parts, column, lambda count: bar.at(count, position=opened.position()))
     elapsed_s = time.monotonic() - began_s
     done = f"published {records} record{'' if records == 1 else 's'} to {name} in {elapsed_s:.2f} s"
     show_done({"topic": name, "records": records, "elapsed_s": round(elapsed_s, 3)}, done, common.output)
 
 
 def _checked(
-    kind: InputFormat, source: Source, schema: pa.Schema | None, key: str | None, separator: str | None, bar: Bar
+    kind: InputFormat,
+    source: Source,
+    schema: pa.Schema | None,
+    key: str | None,
+    separator: str | None,
+    frame_bytes_max: int,
+    bar: Bar,
 ) -> Types | None:
     """Call ``reading.check``; its error also says that nothing is published."""
     try:
-        return check(kind, source, schema, key, separator, at=lambda: bar.at(0, position=source.position()))
+        return check(
+            kind,
+            source,
+            schema,
+            key,
+            separator,
+            frame_bytes_max=frame_bytes_max,
+            at=lambda: bar.at(0, position=source.position()),
+        )
     except InvalidArgument as error:
         raise InvalidArgument(f"{error} (nothing is published)") from error
 
 
-def _send(
-    publisher: "seaweedmq.Publisher", parts: Iterable[pa.Table], key: str | None, source: Source, bar: Bar
-) -> int:
+def _fitting(
+    kind: InputFormat,
+    source: Source,
+    parts: Iterable[pa.Table],
+    schema: pa.Schema | None,
+    key: str | None,
+    frame_bytes_max: int,
+) -> Iterator[pa.Table]:
+    """The tables of a pipe, each of them checked before it is sent. Raises InvalidArgument as ``reading.check_table``.
+
+    A table that is smaller than a frame may be is not looked at: publishing checks all but the size.
+    """
     records = 0
+    for table in parts:
+        if 2 * table.nbytes > frame_bytes_max:
+            check_table(kind, source, table, schema, key, records, frame_bytes_max)
+        records += table.num_rows
+        yield table
+
+
+def send(
+    publisher: "seaweedmq.Publisher", parts: Iterable[pa.Table], key: str | None, at: Callable[[int], None]
+) -> int:
+    """Publish tables, and wait until all are acknowledged; ``at`` is called with the number of records sent so far.
+
+    Returns:
+        The number of records.
+
+    Raises:
+        InvalidArgument: If a table or a record is rejected; names how many records before it are published, and how to
+            continue.
+    """
+    records = 0
+    sent: deque[tuple[int, SentTable]] = deque()
+    """The tables that may still fail, with the number of records before each."""
     try:
         for table in parts:
-            publisher.send_table(table, key=key)
+            sent.append((records, publisher.send_table(table, key=key)))
             records += table.num_rows
-            bar.at(records, position=source.position())
+            at(records)
+            while sent and sent[0][1].done():
+                sent[0][1].result()  # raises what it failed with: the rest of a pipe is not read in vain
+                sent.popleft()
+        publisher.flush(timeout=FLUSH_TIMEOUT_S)
     except InvalidArgument as error:
         # What came before the bad record is sent already: say how far it got.
-        publisher.flush(timeout=FLUSH_TIMEOUT_S)
-        rest = "publish what follows them once it is corrected" if records else "publish all once it is corrected"
-        raise InvalidArgument(f"{error} (the first {records} records are published: {rest})") from error
+        with contextlib.suppress(SeaweedMQError):
+            publisher.flush(timeout=FLUSH_TIMEOUT_S)
+        raise InvalidArgument(f"{error} ({_published(records, sent)})") from error
     return records
+
+
+def _published(records: int, sent: Iterable[tuple[int, SentTable]]) -> str:
+    """Say how many records are published and how to continue."""
+    whole = next((before for before, each in sent if not each.done() or each.exception() is not None), records)
+    if whole < records:
+        return (
+            f"the first {whole} records are published, and of the next {records - whole} not all: look which are "
+            "missing, and publish these and what follows once it is corrected"
+        )
+    rest = "publish what follows them once it is corrected" if records else "publish all once it is corrected"
+    return f"the first {records} records are published: {rest}"
 
 
 @contextlib.contextmanager

@@ -12,12 +12,17 @@ import pyarrow.parquet
 
 from seaweedmq.cli.records import json_in
 from seaweedmq.cli.records.source import Source, line_blocks, pieces, seekable
+from seaweedmq.client.publish.framing import first_over_limit, over_limit
 from seaweedmq.client.publish.tables import as_table, fit, is_plain, schema_to_adopt
 from seaweedmq.codec import csv_tables
 from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.config import BrokerConfig
 
 BATCH_ROWS = 65_536
 ARROW_FILE_MAGIC = b"ARROW1"
+FRAME_BYTES_MAX = BrokerConfig().frame_bytes_max
+_COLUMN_BYTES = 256
+"""A column takes at most so much of the frame of a record, beside the bytes of its value as text."""
 
 
 class InputFormat(StrEnum):
@@ -37,6 +42,7 @@ def check(
     key: str | None,
     separator: str | None = None,
     *,
+    frame_bytes_max: int = FRAME_BYTES_MAX,
     at: Callable[[], None] = lambda: None,
 ) -> csv_tables.Types | None:
     """Read a file to its end and back to its beginning: every record of it can be published.
@@ -44,27 +50,74 @@ def check(
     Args:
         kind, source, schema, separator: as in :func:`tables`.
         key: field or column that holds the key.
+        frame_bytes_max: limit of one frame at the brokers.
         at: called after each table, once the source stands behind it.
 
     Returns:
         The types of its columns, for :func:`tables`, if it is CSV and they are not the topic's.
 
     Raises:
-        InvalidArgument: as :func:`tables`, or a table does not fit the topic.
+        InvalidArgument: as :func:`tables`, or a table does not fit the topic, or a record is larger than brokers take.
     """
     types: csv_tables.Types | None = None
+    parts: Iterable[pa.Table] = ()
     if kind is InputFormat.CSV and schema is None:
-        types = csv_tables.infer(source.name, pieces(source.file), separator, at=at)
-        parts: Iterable[pa.Table] = [pa.schema(list(types.items())).empty_table()] if types else []
+        largest = 0
+
+        def at_block(size: int) -> None:
+            nonlocal largest
+            largest = max(largest, size)
+            at()
+
+        types = csv_tables.infer(source.name, pieces(source.file), separator, at=at_block)
+        if largest + _COLUMN_BYTES * len(types) > frame_bytes_max:
+            source.rewind()
+            parts = tables(kind, source, None, key, separator, types)
+        elif types:
+            parts = [pa.schema(list(types.items())).empty_table()]
     else:
         parts = tables(kind, source, schema, key, separator)
     column = key if schema is not None or kind is not InputFormat.JSONL else None
+    records = 0
     for table in parts:
-        given = as_table(table)
-        fit(given, schema if schema is not None or is_plain(given.schema) else schema_to_adopt(given), column, None)
+        check_table(kind, source, table, schema, column, records, frame_bytes_max)
+        records += table.num_rows
         at()
     source.rewind()
     return types
+
+
+def check_table(
+    kind: InputFormat,
+    source: Source,
+    table: pa.Table,
+    schema: pa.Schema | None,
+    key: str | None,
+    before: int,
+    frame_bytes_max: int,
+) -> None:
+    """Check that a table can be published.
+
+    Args:
+        kind, source, schema: as in :func:`tables`.
+        key: column that holds the key.
+        before: number of records of the source before the table.
+        frame_bytes_max: limit of one frame at the brokers.
+
+    Raises:
+        InvalidArgument: If it does not fit the topic, or a record is larger than brokers take: names its line or
+            number.
+    """
+    given = as_table(table)
+    adopted = schema if schema is not None or is_plain(given.schema) else schema_to_adopt(given)
+    batches, flags = fit(given, adopted, key, None)
+    for batch in batches:
+        found = first_over_limit(batch, flags, frame_bytes_max)
+        if found is not None:
+            row, size = found
+            unit = "line" if kind is InputFormat.LINES else "record"
+            raise over_limit(f"{unit} {before + row + 1} of {source.name}", size, frame_bytes_max)
+        before += batch.num_rows
 
 
 def tables(

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from seaweedmq.client.publish.outgoing import Failed, OutFrame
 from seaweedmq.client.publish.routing import Routes
 from seaweedmq.client.publish.rows import Rows, Slots
+from seaweedmq.client.publish.sent import SentTable
 from seaweedmq.codec.arrays import array_of
 from seaweedmq.codec.frame import FLAG_KEY, FLAG_TIMESTAMP, RECORDS_MAX, split_frames
 from seaweedmq.codec.murmur2 import partitions_of
@@ -94,11 +95,45 @@ def frames_of(
             yield Failed(
                 part.positions,
                 part.promise,
-                InvalidArgument(
-                    f"row {int(part.positions[0])}: a record that takes a frame of {len(data)} bytes is over the limit "
-                    f"of {frame_bytes_max} bytes: split it, or raise frame_bytes_max on every broker"
-                ),
+                over_limit(f"row {int(part.positions[0])}", len(data), frame_bytes_max),
             )
+
+
+def over_limit(record: str, size_bytes: int, frame_bytes_max: int) -> InvalidArgument:
+    """Make the error of a record whose frame is larger than brokers take."""
+    return InvalidArgument(
+        f"{record}: a record that takes a frame of {size_bytes} bytes is over the limit of {frame_bytes_max} bytes: "
+        "split it, or raise frame_bytes_max on every broker"
+    )
+
+
+def first_over_limit(columns: pa.RecordBatch, flags: int, frame_bytes_max: int) -> tuple[int, int] | None:
+    """Find the first row that fits no frame, and the size of its frame. Encodes only rows that may be too large.
+
+    Args:
+        columns: exactly those of ``payload_schema(flags, ...)``.
+    """
+
+    def frame_bytes(row: pa.RecordBatch) -> int:
+        return len(_encoded(Rows(row, flags, 0, range(1), SentTable(1)), WHOLE_RING, 0, 0, 0))
+
+    if not columns.num_rows:
+        return None
+    # Of each buffer, a frame has a description of 16 bytes and padding of less than 8: twice what one row needs of both
+    # is enough for any rows.
+    spare = 2 * (frame_bytes(columns.slice(0, 1)) - columns.slice(0, 1).nbytes)
+    todo = [(0, columns.num_rows)]
+    while todo:
+        at, count = todo.pop()
+        part = columns.slice(at, count)
+        if part.nbytes + spare <= frame_bytes_max:
+            continue
+        half = count // 2
+        if half:
+            todo += (at + half, count - half), (at, half)
+        elif (size := frame_bytes(part)) > frame_bytes_max:
+            return at, size
+    return None
 
 
 def _encoded(rows: Rows, segment_slots: KeyRange, keyless_slot: int, producer_id: int, first_sequence: int) -> Frames:
