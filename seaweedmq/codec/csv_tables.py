@@ -1,7 +1,8 @@
 """CSV as tables: a block of whole rows after the other, with types that hold for all of it.
 
 The types of columns are the topic's, or else they are found: of a file in all its rows, of a pipe in its first MiB. A
-number of more digits than its type holds makes its column text, and so do values of several kinds.
+number of more digits than its type holds makes its column text, and so do values of several kinds, and codes: a number
+with a zero before another digit, or with a plus, like a postal code or a telephone number, would lose these.
 
 A quoted empty text is an empty text, and one without quotes is null; a column that may not be null takes both for
 empty texts.
@@ -31,10 +32,13 @@ _FLOAT_NULLS: Final = [text for text in _NULLS if text not in _NOT_A_NUMBER]
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 _LONG: Final = r"^[+-]?\d{16,}$"
 """Whole numbers that a double may round."""
+_CODE: Final = r"^[ \t]*([+-]?0\d|\+)"
+"""Texts that a number would not give back."""
 _OTHER_SEPARATORS: Final = (";", "\t", "|")
 _EXACT_MAX: Final = 1 << 53
 _WIDE: Final = pa.uint64()
 """In place of int64 while types are found: some of the numbers are such that a double rounds them."""
+_NUMBERS: Final = (pa.int64(), _WIDE, pa.float64())
 _WIDER: Final = ((pa.int64(), _WIDE), (pa.int64(), pa.float64()), (pa.date32(), pa.timestamp("s")))
 """Types each of which has all values of those before it. Nanoseconds do not have all seconds."""
 
@@ -78,13 +82,15 @@ def read(
             remedy.
     """
     reader: _Blocks | None = None
+    guarded: frozenset[str] = frozenset()
     for text in blocks(name, pieces, separator, fill=schema is None and types is None):
         if reader is None:
             kinds = _topic_types(name, text.names, schema) if schema is not None else types
             optional = None if schema is None else frozenset(field.name for field in schema if field.nullable)
             if kinds is None:
                 kinds = settled([_inferred(name, text, _separator(separator))])
-            reader = _Blocks(name, _separator(separator), kinds, optional, has_schema=schema is not None)
+                guarded = frozenset(column for column, kind in kinds.items() if kind in _NUMBERS)
+            reader = _Blocks(name, _separator(separator), kinds, optional, guarded, has_schema=schema is not None)
         yield reader.table(text)
 
 
@@ -103,11 +109,21 @@ def infer(
     return settled(found)
 
 
-def verify(name: str, pieces: Iterable[bytes], separator: str | None) -> None:
-    """Make sure that a text is CSV with columns of any type. Raises InvalidArgument as :func:`read`."""
+def verify(name: str, pieces: Iterable[bytes], separator: str | None) -> frozenset[str]:
+    """Make sure that a text is CSV with columns of any type.
+
+    Returns:
+        The columns with codes, which numbers would not give back.
+
+    Raises:
+        InvalidArgument: as :func:`read`.
+    """
+    codes: set[str] = set()
     for text in blocks(name, pieces, separator, fill=False):
         kinds = dict.fromkeys(text.names, pa.string())
-        _Blocks(name, _separator(separator), kinds, None, has_schema=True).table(text)
+        table = _Blocks(name, _separator(separator), kinds, None, frozenset(), has_schema=True).table(text)
+        codes |= {column for column in text.names if column not in codes and _has(table.column(column), _CODE)}
+    return frozenset(codes)
 
 
 def settled(found: Sequence[Types]) -> Types:
@@ -199,12 +215,21 @@ class _Blocks:
     """Rows as tables of the same types."""
 
     def __init__(
-        self, name: str, separator: str, types: Types, optional: frozenset[str] | None, *, has_schema: bool
+        self,
+        name: str,
+        separator: str,
+        types: Types,
+        optional: frozenset[str] | None,
+        guarded: frozenset[str],
+        *,
+        has_schema: bool,
     ) -> None:
+        """``guarded``: columns of numbers in which a code is an error."""
         self._name = name
         self._separator = separator
         self._types = types
         self._optional = optional
+        self._guarded = guarded
         self._remedy = (
             "correct it"
             if has_schema
@@ -213,12 +238,24 @@ class _Blocks:
 
     def table(self, text: CsvText) -> pa.Table:
         def convert(rows: bytes) -> pa.Table:
+            if self._guarded:
+                self._check_codes(rows, text.names)
             return _converted(rows, text.names, self._types, self._optional, self._separator)
 
         try:
             return convert(text.rows)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise _refused(self._name, text, self._separator, convert, error, self._remedy, self._types) from error
+
+    def _check_codes(self, rows: bytes, names: Sequence[str]) -> None:
+        """Raises pa.ArrowInvalid, as Arrow does for a value that does not fit."""
+        texts = _texts(rows, names, self._guarded, self._separator)
+        for column in texts.column_names:
+            if _has(texts.column(column), _CODE):
+                code = next(value for value in texts.column(column).to_pylist() if value and re.match(_CODE, value))
+                raise pa.ArrowInvalid(
+                    f"In CSV column #{names.index(column)}: {code!r} as a number would lose its zeros or plus"
+                )
 
 
 def _topic_types(name: str, names: Sequence[str], schema: pa.Schema) -> Types:
@@ -259,13 +296,23 @@ def _inferred(name: str, text: CsvText, separator: str) -> Types:
             bounds = pc.min_max(table.column(column)).as_py()
             if bounds["min"] is not None and max(-bounds["min"], bounds["max"]) > _EXACT_MAX:
                 found[column] = _WIDE
-    doubles = [column for column, kind in found.items() if kind == pa.float64()]
-    if doubles:
-        texts = _converted(text.rows, text.names, dict.fromkeys(doubles, pa.string()), None, separator)
-        for column in doubles:
-            if pc.any(pc.match_substring_regex(texts.column(column), _LONG)).as_py():
+    numbers = [column for column, kind in found.items() if kind in _NUMBERS]
+    if numbers:
+        texts = _texts(text.rows, text.names, numbers, separator)
+        for column in numbers:
+            altered = f"{_LONG}|{_CODE}" if found[column] == pa.float64() else _CODE
+            if _has(texts.column(column), altered):
                 found[column] = pa.string()
     return found
+
+
+def _texts(rows: bytes, names: Sequence[str], columns: Iterable[str], separator: str) -> pa.Table:
+    return _converted(rows, names, dict.fromkeys(columns, pa.string()), None, separator)
+
+
+def _has(column: pa.ChunkedArray, pattern: str) -> bool:
+    """Whether one of the texts matches."""
+    return pc.any(pc.match_substring_regex(column, pattern)).as_py() is True
 
 
 def _converted(

@@ -21,6 +21,7 @@ from seaweedmq.cli.records.reading import InputFormat, check, tables
 from seaweedmq.cli.records.source import Source, open_source
 from seaweedmq.codec import csv_rows, csv_tables
 from seaweedmq.codec.csv_rows import RowCutter
+from seaweedmq.codec.csv_tables import verify
 from seaweedmq.errors import InvalidArgument
 
 pytestmark = pytest.mark.deep
@@ -165,6 +166,35 @@ def test_a_pipe_whose_column_changes_its_type_late_is_told_line_column_and_remed
     ):
         got.extend(table.num_rows for table in tables(InputFormat.CSV, source, None, None))
     assert 0 < sum(got) < 2 * LATE
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("7", "01234"), ("01234", "7"), ("7", "+49151234567"), ("7.5", "007.25"), ("1.5", "+1.5")]
+)
+def test_codes_and_telephone_numbers_stay_as_they_are(tmp_path: Path, before: str, after: str) -> None:
+    lines = ["id,code", *(f"{number},{before}" for number in range(LATE)), f"{LATE},{after}", ""]
+    table = published(tmp_path / "t", "\n".join(lines))
+    assert table.schema.types == [pa.int64(), pa.string()]
+    assert table["code"].to_pylist()[-2:] == [before, after]
+
+
+def test_numbers_without_such_digits_stay_numbers(tmp_path: Path) -> None:
+    table = published(tmp_path / "t", "a,b,c\n0,0.5,10\n-0,-0.25,-3\n,1e-05,\n")
+    assert table.schema.types == [pa.int64(), pa.float64(), pa.int64()]
+
+
+def test_a_pipe_with_a_code_that_comes_late_is_told_line_column_and_remedy() -> None:
+    lines = ["id,code", *(f"{number},7" for number in range(2 * LATE)), f"{2 * LATE},07", ""]
+    said = (
+        rf"line {2 * LATE + 2}, column 'code' \(int64\): '07' as a number would lose its zeros.*topic create --schema"
+    )
+    with piped("\n".join(lines).encode()) as source, pytest.raises(InvalidArgument, match=said):
+        list(tables(InputFormat.CSV, source, None, None))
+
+
+def test_columns_with_codes_are_found_while_a_file_is_verified() -> None:
+    text = b'id,zip,phone,note\n1,01234,+49151,a\n2,"01234",49151,0.5\n'
+    assert verify("t", [text], None) == {"zip", "phone"}
 
 
 @pytest.mark.parametrize(
