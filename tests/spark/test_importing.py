@@ -1,9 +1,11 @@
 """Columns and files that an import would lose, found by their names alone."""
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.spark.jobs.importing import check_header, check_hidden, folder_of_partitions, shown
+from seaweedmq.spark.jobs.importing import check_header, check_hidden, folder_of_partitions, shown, with_texts
 
 SALES = ("file:///in/my%20sales/day=1/hour=2/a.parquet", "file:///in/my%20sales/day=2/hour=2/b.parquet")
 
@@ -49,3 +51,15 @@ def test_a_header_of_another_separator_is_refused() -> None:
 def test_a_file_is_shown_as_it_is_called() -> None:
     assert shown("file:///in/my%20sales/50%25.csv") == "/in/my sales/50%.csv"
     assert shown("hdfs://host/a%23.csv") == "hdfs://host/a#.csv"
+
+
+def test_columns_that_numbers_would_alter_are_text() -> None:
+    found = StructType(
+        [StructField("id", LongType()), StructField("zip", IntegerType()), StructField("at", TimestampType())]
+    )
+    plain = with_texts(found, None, {"zip", "at"})
+    assert [field.dataType for field in plain] == [LongType(), StringType(), TimestampType()]
+    topic = pa.schema([("id", pa.string()), ("zip", pa.int32()), ("more", pa.string())])
+    typed = with_texts(found, topic, {"zip"})
+    assert [field.dataType for field in typed] == [StringType(), IntegerType(), TimestampType()]
+    assert with_texts(found, None, ()) == found

@@ -361,8 +361,8 @@ def test_a_copied_checkpoint_is_refused_and_its_rows_are_not_taken_for_repeats(
 def test_files_are_imported_whatever_they_are(spark: SparkSession, target: Target, tmp_path: Path) -> None:
     for kind in ("parquet", "csv", "json"):
         folder = str(tmp_path / kind)
-        frame = spark.range(300).selectExpr("id", "concat('n', id) name").repartition(3)
-        writer = frame.write.format(kind)
+        frame = spark.range(300).selectExpr("id", "concat('n', id) name", "lpad(id, 5, '0') code")
+        writer = frame.repartition(3).write.format(kind)
         (writer.option("header", "true") if kind == "csv" else writer).save(folder)
         topic = target.create(f"sink/{kind}", segments=2)
         told: list[tuple[int, int]] = []
@@ -377,6 +377,7 @@ def test_files_are_imported_whatever_they_are(spark: SparkSession, target: Targe
         )
         assert rows == 300
         assert sorted(target.table(topic).column("id").to_pylist()) == list(range(300))
+        assert sorted(target.table(topic).column("code").to_pylist()) == [f"{number:05}" for number in range(300)]
         sizes = [path.stat().st_size for path in sorted(Path(folder).glob(f"*.{kind}"))]
         assert told == sorted(told)
         assert (told[0], told[-1]) == ((0, sum(sizes)), (sum(sizes), sum(sizes)))

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameReader, Observation, SparkSession
 from pyspark.sql.functions import count, lit, struct, to_csv
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import NumericType, StringType, StructField, StructType
 
 import seaweedmq.spark as ours
 from seaweedmq.codec import csv_tables
@@ -80,9 +80,10 @@ def import_files(
     """Publish every row of the files; return how many.
 
     The columns are those of the files, all together; CSV has a header, the same in all files, and its types are
-    inferred. The topic takes them as the sink does: an empty one without a schema adopts theirs, and keeps it should a
-    row fail after that. Pieces are of whole files, in the order of their names. A row that fails ends the import: what
-    came before its piece is published, of the piece nothing is, and the error says so.
+    inferred: those of a topic's text columns, and of codes like 01234 in mounted folders, are text. The topic takes
+    them as the sink does: an empty one without a schema adopts theirs, and keeps it should a row fail after that.
+    Pieces are of whole files, in the order of their names. A row that fails ends the import: what came before its piece
+    is published, of the piece nothing is, and the error says so.
 
     Args:
         paths: files, folders and globs as Spark takes them.
@@ -109,10 +110,11 @@ def import_files(
     paths = [as_pattern(path) for path in paths]
     ours.register(spark)
     reader = spark.read.format(format).options(**_OPTIONS[format] | (options or {}))
+    codes: frozenset[str] = frozenset()
     if format != "parquet":
         local = _local_files(spark, paths)
         if format == "csv":
-            _verify_csv(spark, local, options or {})
+            codes = _verify_csv(spark, local, options or {})
         odd = next((shown(uri) for uri in local if _PATTERN.search(shown(uri))), None)
         if odd is not None:
             reader = reader.schema(_columns(spark, reader, paths, local[0], odd, format, options or {}))
@@ -124,10 +126,16 @@ def import_files(
         if format != "parquet" or not any(said in str(error) for said in _ODD_TYPES):
             raise
         raise _explained(spark, paths, error) from error
-    base = folder_of_partitions(whole.inputFiles(), whole.columns, _topic_columns(storage, topic))
+    topic_schema = _topic_schema(storage, topic)
+    wanted = None if topic_schema is None else frozenset(topic_schema.names)
+    base = folder_of_partitions(whole.inputFiles(), whole.columns, wanted)
     if base is not None:
         reader = reader.option("basePath", base)
         whole = reader.load(list(paths))
+    if format == "csv":
+        columns = with_texts(whole.schema, topic_schema, codes)
+        if columns != whole.schema:
+            whole = reader.schema(columns).load(list(paths))
     files = _sizes(spark, whole)
     if not files:
         raise _no_files(paths, format)
@@ -210,10 +218,27 @@ def check_header(columns: Sequence[str], options: Mapping[str, str]) -> None:
         )
 
 
-def _topic_columns(storage: str, topic: str) -> frozenset[str] | None:
-    """None: the topic has no schema."""
+def _topic_schema(storage: str, topic: str) -> pa.Schema | None:
     schema = topic_in_storage(open_store(storage).root, TopicName.parse(topic)).schema
-    return None if schema is None else frozenset(schema_from_bytes(schema).names)
+    return None if schema is None else schema_from_bytes(schema)
+
+
+def with_texts(columns: StructType, topic_schema: pa.Schema | None, codes: Collection[str]) -> StructType:
+    """The columns of CSV files with text where Spark's type would alter the values.
+
+    Args:
+        columns: that Spark has found.
+        topic_schema: of the topic, or None. Its text columns are read as text.
+        codes: columns with values like 01234 or +49151, which are text in a topic without a schema.
+    """
+
+    def is_text(field: StructField) -> bool:
+        if topic_schema is None:
+            return field.name in codes and isinstance(field.dataType, NumericType)
+        kind = topic_schema.field(field.name).type if field.name in topic_schema.names else pa.null()
+        return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+    return StructType([StructField(each.name, StringType()) if is_text(each) else each for each in columns.fields])
 
 
 def _is_common(options: Mapping[str, str]) -> bool:
@@ -264,21 +289,23 @@ def _columns(
     return StructType([StructField(name, field.dataType) for name, field in zip(names, found, strict=True)])
 
 
-def _verify_csv(spark: SparkSession, files: Sequence[str], options: Mapping[str, str]) -> None:
+def _verify_csv(spark: SparkSession, files: Sequence[str], options: Mapping[str, str]) -> frozenset[str]:
     """Make sure that files are CSV before any of their rows is published. Spark takes the end of a file for that of a
     quotation, and replaces bytes that are not UTF-8 by question marks. Only files in mounted folders are checked.
+
+    Returns:
+        The columns with codes, as ``csv_tables.verify`` finds them.
 
     Raises:
         InvalidArgument: If a file is not CSV; names the file, the line and the remedy.
     """
     if not files or not _is_common(options):
-        return
+        return frozenset()
     separator = _separator(options)
     context = spark.sparkContext
     try:
-        context.parallelize(files, min(len(files), 4 * context.defaultParallelism)).foreach(
-            partial(_verify_one, separator=separator)
-        )
+        parts = context.parallelize(files, min(len(files), 4 * context.defaultParallelism))
+        return frozenset().union(*parts.map(partial(_verify_one, separator=separator)).collect())
     except SPARK_ERRORS as error:
         raise told(error) from error
 
@@ -289,9 +316,9 @@ def _local_files(spark: SparkSession, paths: Sequence[str]) -> list[str]:
     return [uri for uri in found if uri.startswith("file:") and not uri.endswith(_PACKED_OTHERWISE)]
 
 
-def _verify_one(uri: str, separator: str | None) -> None:
+def _verify_one(uri: str, separator: str | None) -> frozenset[str]:
     with pa.input_stream(shown(uri), compression="detect") as stream:
-        csv_tables.verify(shown(uri), iter(lambda: stream.read(_PIECE_READ_BYTES), b""), separator)
+        return csv_tables.verify(shown(uri), iter(lambda: stream.read(_PIECE_READ_BYTES), b""), separator)
 
 
 def unreadable(schema: pq.ParquetSchema) -> dict[str, str]:
