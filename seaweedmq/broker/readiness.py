@@ -14,7 +14,9 @@ START = "start"
 """Cause: the broker has not come to serve yet."""
 STOP = "stop"
 """Cause: the broker is leaving the cluster."""
-EXPECTED = (START, STOP)
+KAFKA = "kafka"
+"""Cause: the listener for Kafka clients has not started yet."""
+EXPECTED = (START, KAFKA, STOP)
 LEASE = "lease"
 """Cause: its lease is over, or it is not registered."""
 LOOKS_PER_TTL = 4

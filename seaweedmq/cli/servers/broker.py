@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from seaweedmq.broker.broker import Broker
 from seaweedmq.broker.memory.shares import heap_bytes
+from seaweedmq.broker.readiness import KAFKA
 from seaweedmq.cli.servers.etcd import wait_for_etcd
 from seaweedmq.cli.servers.kafka import open_gateway, start_gateway
 from seaweedmq.cli.servers.own_process import OwnProcess
@@ -108,8 +109,11 @@ async def run_broker(
         server = await serve(one.api, str(listen), config, memory=one.stream_memory, readiness=one.readiness)
         stack.push_async_callback(server.stop, STOP_GRACE_S)
         stack.push_async_callback(one.stop)
+        if gateway is not None:
+            one.readiness.refuse(KAFKA, f"broker {address} does not listen for Kafka clients yet; retry")
         await one.start()
         one.watch_storage()
         if gateway is not None:
             await start_gateway(gateway, one.local, stack)
+            one.readiness.allow(KAFKA)
         await one.failed

@@ -177,8 +177,8 @@ async def _spawn(children: list[Child], address: str, etcd: str, storage: Path, 
 
 
 async def _until_ready(children: Sequence[Child]) -> Mapping[int, str]:
-    """Return when every broker is registered and answers for the cluster by itself; their addresses for Kafka clients
-    by their pids.
+    """Return when every broker is registered, answers for the cluster by itself, and serves both kinds of clients; their
+    addresses for Kafka clients by their pids.
     """
     pids = {child.process.pid for child in children}
     found: Mapping[int, str] = {}
@@ -188,9 +188,18 @@ async def _until_ready(children: Sequence[Child]) -> Mapping[int, str]:
                 while not pids <= (found := await _known(child)).keys():
                     _check_alive(children)
                     await asyncio.sleep(0.05)
+                while not await _is_serving(child):
+                    _check_alive(children)
+                    await asyncio.sleep(0.05)
     except TimeoutError:
         raise Unavailable(f"the brokers did not find each other within {START_TIMEOUT_S:.0f} s") from None
     return found
+
+
+async def _is_serving(child: Child) -> bool:
+    from seaweedmq.rpc.health import is_serving  # here, as the client below
+
+    return await is_serving(child.address, PROBE_TIMEOUT_S)
 
 
 async def _known(child: Child) -> Mapping[int, str]:

@@ -21,6 +21,7 @@ from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
+from seaweedmq.rpc.health import is_serving
 from tests.faults.machines.etcd_data import EtcdData
 from tests.faults.machines.mount import StorageMount
 from tests.faults.machines.network import Network
@@ -263,7 +264,7 @@ class Cluster:
         return next((members.get(s.primary) for s in segments if place in s.slots), None)
 
     async def until_ready(self) -> None:
-        """Every place has a registered broker, and one leads. Raises Unavailable."""
+        """Every place has a registered broker that serves, and one leads. Raises Unavailable."""
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 while not await self._is_ready():
@@ -278,7 +279,9 @@ class Cluster:
     async def _is_ready(self) -> bool:
         try:
             members = await self.members()
-            return len(set(members.values())) == len(self.nodes) and await self.leader() is not None
+            if len(set(members.values())) < len(self.nodes) or await self.leader() is None:
+                return False
+            return all([await is_serving(address, 1.0) for address in self.bootstrap.split(",")])
         except SeaweedMQError:
             return False
 

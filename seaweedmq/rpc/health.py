@@ -1,0 +1,19 @@
+"""The health that a broker reports by gRPC's health service, for those who start brokers."""
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+
+async def is_serving(address: str, timeout_s: float) -> bool:
+    """Return whether the broker at an address reports that it serves; False also if it does not answer in time.
+
+    Args:
+        address: ``host:port``.
+        timeout_s: of the call, connecting included.
+    """
+    async with grpc.aio.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        try:
+            reply = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=timeout_s)
+        except grpc.aio.AioRpcError:
+            return False
+    return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)
