@@ -177,8 +177,9 @@ async def _spawn(children: list[Child], address: str, etcd: str, storage: Path, 
 
 
 async def _until_ready(children: Sequence[Child]) -> Mapping[int, str]:
-    """Wait until every broker is registered, answers for the cluster by itself, and serves both kinds of clients. Return
-    their addresses for Kafka clients by their pids.
+    """Wait until every broker is registered, answers for the cluster by itself, and serves both kinds of clients.
+
+    Return their addresses for Kafka clients by their pids.
     """
     pids = {child.process.pid for child in children}
     found: Mapping[int, str] = {}
