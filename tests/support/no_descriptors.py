@@ -5,18 +5,28 @@ import errno
 import os
 import resource
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+SPARE = 16
+"""Descriptors above the highest that is open, so that threads of other tests may ``poll`` theirs: ``poll`` refuses to
+wait for more descriptors than the limit, with EINVAL."""
 
 
 @contextlib.contextmanager
 def no_descriptors() -> Iterator[None]:
-    """Let this process open nothing; what is open stays."""
+    """Let this process open nothing; what is open stays. Threads that other tests left go on with what they have."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
-    try:
+    highest = max(int(descriptor.name) for descriptor in Path("/proc/self/fd").iterdir())
+    with contextlib.ExitStack() as taken:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + SPARE, before[1]))
+        taken.callback(resource.setrlimit, resource.RLIMIT_NOFILE, before)
         with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
-            os.open("/", os.O_RDONLY)
+            _open_until_refused(taken)
         yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def _open_until_refused(taken: contextlib.ExitStack) -> None:
+    while True:
+        taken.callback(os.close, os.open("/", os.O_RDONLY))

@@ -53,6 +53,7 @@ _IN_TURN: tuple[Theme, ...] = (
     themes_surroundings.the_root_is_lost,
     themes_surroundings.etcd_is_lost,
     themes_surroundings.clocks_step,
+    themes_surroundings.tables_are_dated_back,
 )
 
 

@@ -120,3 +120,24 @@ def clocks_step(rng: random.Random, scenario: Scenario) -> Scenario:
             "set_a_clock": 0,
         },
     )
+
+
+def tables_are_dated_back(rng: random.Random, scenario: Scenario) -> Scenario:
+    """The clock of the storage is behind for a moment, in which it dates tables, and then their broker dies; the one
+    that takes the topic over was never there when a clock stepped."""
+    scenario = clocks_disagree(rng, scenario)
+    return replace(
+        scenario,
+        brokers=max(3, scenario.brokers),
+        broker=replace(scenario.broker, log_grace_s=rng.choice((4.0, 8.0))),
+        topics=tuple(replace(topic, retention_s=5.0) for topic in scenario.topics),
+        publishers=tuple(replace(plan, records=100, pause_s_max=0.4) for plan in scenario.publishers),
+        wild_clocks=False,
+        clocks_step=True,
+        pause_s=(5.0, 8.0),
+        chaos_s=max(20.0, scenario.chaos_s),
+        favoured={
+            "date_tables_back": 2_000,
+            "set_a_clock": 0,
+        },
+    )

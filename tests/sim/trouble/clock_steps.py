@@ -5,9 +5,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from seaweedmq.broker.upkeep.share import is_looked_after
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from tests.sim.machines.clocks import STORAGE
+from tests.sim.machines.process import BrokerProcess
+from tests.sim.trouble.brokers import BrokerTrouble
+from tests.sim.trouble.losses import Losses
 from tests.sim.users.operator import Operator
 
 if TYPE_CHECKING:
@@ -17,14 +21,18 @@ LEAST_S, MOST_S = 2.0, 40 * 86_400.0
 WRONG_S = (0.5, 6.0)
 STAYS_SHARE = 0.2
 """Share of the steps that are taken back only when everything is healed."""
+WRONG_BETWEEN_LOOKS_S = (0.3, 1.5)
+"""So short that most brokers never see it: they look at the clock of the storage every second or two."""
 
 
 class ClockSteps:
     """Sets clocks wrong for a while, and right again."""
 
-    def __init__(self, world: "World", operator: Operator) -> None:
+    def __init__(self, world: "World", operator: Operator, brokers: BrokerTrouble, losses: Losses) -> None:
         self._world = world
         self._operator = operator
+        self._brokers = brokers
+        self._losses = losses
         self._rng = world.rng("clock steps")
 
     async def step_clocks(self) -> None:
@@ -58,6 +66,22 @@ class ClockSteps:
         await asyncio.sleep(rng.uniform(*WRONG_S))
         self._step(machines, -step_s)
 
+    async def date_tables_back(self) -> None:
+        """Tables get dates of long ago while nobody looks at the clock of the storage, and the broker that saw them
+        appear dies: another one, which has never seen its clocks step, takes the topic over."""
+        rng = self._rng
+        step_s = math.exp(rng.uniform(math.log(60.0), math.log(MOST_S)))
+        self._step([STORAGE], -step_s)
+        await asyncio.sleep(rng.uniform(*WRONG_BETWEEN_LOOKS_S))
+        self._step([STORAGE], step_s)
+        known = self._segments()
+        if not known:
+            return
+        first = known[min(known)]
+        spared = self._losses.spared
+        keepers = [p for p in self._world.processes if p.name not in spared and self._looks_after(p, first)]
+        await self._brokers.kill(keepers)
+
     def heal(self) -> None:
         """Take back every step."""
         self._world.clocks.end_steps()
@@ -71,6 +95,10 @@ class ClockSteps:
         """An open segment of the first topic."""
         opened = [segment for segment in self._segments().values() if segment.is_open]
         return self._rng.choice(opened) if opened else None
+
+    def _looks_after(self, process: BrokerProcess, segment: Segment) -> bool:
+        broker = process.broker
+        return process.is_running and broker is not None and is_looked_after(segment, broker.id, broker.inspect.view)
 
     def _successor(self, segment: Segment) -> Segment | None:
         known = self._segments()

@@ -59,7 +59,7 @@ class Nemesis:
         self.kafka = AimedAtKafka(world, self.losses, self.brokers, self.operator)
         self.answers = EtcdAnswers(world, self.losses)
         self.root = StorageRoot(world)
-        self.clock_steps = ClockSteps(world, self.operator)
+        self.clock_steps = ClockSteps(world, self.operator, self.brokers, self.losses)
         self.etcd_lost = EtcdLost(world, self.losses)
         self.blows = 0
         self._pending: list[asyncio.Task[None]] = []
@@ -197,6 +197,7 @@ class Nemesis:
             (self.clock_steps.step_between_two_seals, 0),
             (self.etcd_lost.save_a_backup, 0),
             (self.etcd_lost.lose_etcd, 0),
+            (self.clock_steps.date_tables_back, 0),
         ]
 
     def _undisturbed(self) -> Collection[Blow]:
@@ -225,4 +226,5 @@ class Nemesis:
             self.clock_steps.step_between_two_seals,
             self.kafka.recreate_behind_a_coordinator,
             self.etcd_lost.lose_etcd,
+            self.clock_steps.date_tables_back,
         )
