@@ -21,8 +21,13 @@ M_MMAP_THRESHOLD = -3
 TRIM_THRESHOLD_BYTES = 128 * 1024 * 1024
 MMAP_THRESHOLD_BYTES = 32 * 1024 * 1024
 """The largest that glibc takes: above it, memory is mapped and unmapped by the system every time."""
-THREAD_SWITCH_INTERVAL_S = 0.0005
-"""A thread that compresses or writes gives the event loop its turn within this time; Python's default is 5 ms."""
+THREAD_SWITCH_INTERVAL_S = 0.0001
+"""A thread that waits for the interpreter gets it after this time; Python's default is 5 ms.
+
+It has to be well below ``turns.TURN_S``. The event loop lets go of the interpreter in each iteration, to look at its
+sockets, and takes it back before a thread has woken up; a thread that woke up counts its wait from the beginning. With
+an interval as long as an iteration, threads that write log files waited for a hundred of them.
+"""
 
 
 GARBAGE_THRESHOLDS = (5_000, 4, 200)
