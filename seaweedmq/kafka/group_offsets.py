@@ -1,7 +1,8 @@
 """Requests about the offsets that groups have committed."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from seaweedmq.core.kafka.classic_events import (
@@ -27,7 +28,7 @@ from seaweedmq.kafka.wire.messages import (
     Request,
 )
 from seaweedmq.model.kafka_groups import OffsetValue
-from seaweedmq.runtime.turns import Turn
+from seaweedmq.runtime.turns import Turn, at_once, in_turns
 
 MANY_GROUPS_FROM, NAMED_ERRORS_FROM = 8, 9
 NOT_SETTLED_IN, NOT_SETTLED_FROM = 7, 9
@@ -38,8 +39,10 @@ ASKED_ANEW = -1_000
 changed meanwhile, begins where ``auto.offset.reset`` says if it is -1, and asks anew if it is this, its own
 ``RD_KAFKA_OFFSET_STORED``."""
 ELSEWHERE = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS})
-AT_ONCE = 250
+AT_ONCE = 20
 """Partitions of a group that are one event of its state: each costs some 60 us to commit."""
+PARTS_IN_FLIGHT = 10
+"""Number of events of one request that are stored together and answered in one iteration of the loop."""
 UNKNOWN = int(Code.UNKNOWN_TOPIC_OR_PARTITION)
 TopicOffsets: TypeAlias = tuple[str, Sequence[tuple[int, OffsetValue | None]]]
 """A topic, and of its partitions number and committed offset."""
@@ -67,16 +70,20 @@ class GroupOffsetsRoom:
         topics, version = request.body.topics, request.version
         if sum(len(topic.partitions) + 1 for topic in topics) > AT_ONCE:
             return self._commit_in_parts(request)
-        return self._commit(request, topics, lambda said: _commit_reply(version, said))
+        return self._commit(request, topics, lambda said: at_once(_commit_reply(version, said)))
 
     async def _commit_in_parts(self, request: Request) -> Reply:
-        parts, answers = [], []
-        for part in _parts(request.body.topics):
-            parts.append(part)
-            answers.append(self._commit(request, part, list))
+        said: list[_Joined] = []
+        parts = _parts(request.body.topics)
+        while some := list(islice(parts, PARTS_IN_FLIGHT)):
+            answers = []
+            for part in some:
+                answers.append(self._commit(request, part, list))
+                await request.turn.pause()
+            for part, errors in zip(some, await asyncio.gather(*answers), strict=True):
+                _join(said, part, errors)
             await request.turn.pause()
-        said = _joined(parts, await asyncio.gather(*answers))
-        return _commit_reply(request.version, said)
+        return await in_turns(_commit_reply(request.version, said), request.turn)
 
     def _commit(
         self, request: Request, topics: Sequence[Any], reply_of: Callable[[list[TopicErrors]], Any]
@@ -221,18 +228,17 @@ class GroupOffsetsRoom:
             raise KafkaRefusal(Code.INVALID_GROUP_ID, "a group has a name: name the one whose offsets are to go")
         make = OffsetDeleteResponse.OffsetDeleteResponseTopic
         of_each = make.OffsetDeleteResponsePartition
-        parts, said = [], []
+        said: list[_Joined] = []
         for part in _parts(body.topics):
             error, of_part = await self._delete(body.group_id, part)
             if error:
                 return OffsetDeleteResponse(error_code=error)
-            parts.append(part)
-            said.append(of_part)
+            _join(said, part, of_part)
             await request.turn.pause()
         return OffsetDeleteResponse(
             topics=[
                 make(name=name, partitions=[of_each(partition_index=n, error_code=error) for n, error in partitions])
-                for name, partitions in _joined(parts, said)
+                for name, partitions in said
                 if partitions
             ]
         )
@@ -279,21 +285,22 @@ def _parts(topics: Sequence[Any]) -> Iterator[list[_Part]]:
         yield part
 
 
-def _commit_reply(version: int, said: Iterable[TopicErrors]) -> Reply:
-    """Return the reply, in which Apache Kafka names no topic without partitions."""
+def _commit_reply(version: int, said: Iterable[TopicErrors]) -> Generator[None, None, Reply]:
+    """Make the reply in steps, in which Apache Kafka names no topic without partitions."""
     return commit_reply(version, [topic for topic in said if topic[1]])
 
 
-def _joined(parts: Iterable[Sequence[_Part]], said: Iterable[Sequence[TopicErrors]]) -> list[TopicErrors]:
-    """The errors of all parts, those of each topic of the request together."""
-    joined: list[tuple[str, list[tuple[int, int]]]] = []
-    for part, of_part in zip(parts, said, strict=True):
-        for topic, (name, errors) in zip(part, of_part, strict=True):
-            if topic.is_rest:
-                joined[-1][1].extend(errors)
-            else:
-                joined.append((name, list(errors)))
-    return list(joined)
+_Joined: TypeAlias = tuple[str, list[tuple[int, int]]]
+"""``TopicErrors`` that more are added to."""
+
+
+def _join(said: list[_Joined], part: Sequence[_Part], errors: Iterable[TopicErrors]) -> None:
+    """Add the errors of a part to those of the parts before it, those of each topic of the request together."""
+    for topic, (name, of_topic) in zip(part, errors, strict=True):
+        if topic.is_rest:
+            said[-1][1].extend(of_topic)
+        else:
+            said.append((name, list(of_topic)))
 
 
 def _with_errors(topics: Sequence[Any], counts: Sequence[int], errors: Iterable[int]) -> list[TopicErrors]:

@@ -43,6 +43,8 @@ NAME_LENGTH_MAX = 249
 """Of what members name."""
 MEMBER_ID_FROM, REBALANCE_TIMEOUT_FROM, NAMED_ERRORS_FROM, SKIPPED_FROM = 4, 1, 6, 9
 NULL_PROTOCOL_FROM, MANY_LEAVE_FROM, PROTOCOL_NAMED_FROM = 7, 3, 5
+LEAVING_AT_ONCE = 20
+"""Members that leave in one event of a group's state."""
 GROUP_OPERATIONS = frozenset({3, 6, 8, 10, 11})
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: nobody is refused anything."""
 
@@ -156,29 +158,33 @@ class GroupRoom:
         )
 
     async def leave(self, request: Request) -> Reply:
-        """LeaveGroup, of one member, or of many."""
+        """LeaveGroup, of one member, or of many: these leave in parts, so that others have their turns."""
         body = request.body
-        many = request.version >= MANY_LEAVE_FROM
-        if many:
-            leaving = tuple(Leaving(each.member_id, each.group_instance_id, each.reason or "") for each in body.members)
-        else:
-            leaving = (Leaving(body.member_id),)
-        reply = await self._coordinators.shard_of(_named(body.group_id)).ask(
-            lambda token: Leave(token=token, group=body.group_id, members=leaving)
-        )
-        assert isinstance(reply, LeaveReply)
-        if not many:
+        shard = self._coordinators.shard_of(_named(body.group_id))
+
+        async def left(leaving: tuple[Leaving, ...]) -> LeaveReply:
+            reply = await shard.ask(lambda token: Leave(token=token, group=body.group_id, members=leaving))
+            assert isinstance(reply, LeaveReply)
+            return reply
+
+        if request.version < MANY_LEAVE_FROM:
+            reply = await left((Leaving(body.member_id),))
             of_one = next((error for _, error in reply.members), reply.error)
             return LeaveGroupResponse(error_code=reply.error or of_one)
-        return LeaveGroupResponse(
-            error_code=reply.error,
-            members=[
+        members = []
+        for first in range(0, max(len(body.members), 1), LEAVING_AT_ONCE):
+            some = body.members[first : first + LEAVING_AT_ONCE]
+            reply = await left(tuple(Leaving(one.member_id, one.group_instance_id, one.reason or "") for one in some))
+            if reply.error:
+                return LeaveGroupResponse(error_code=reply.error, members=[])
+            members += [
                 LeaveGroupResponse.MemberResponse(
                     member_id=who.member, group_instance_id=who.instance, error_code=error
                 )
                 for who, error in reply.members
-            ],
-        )
+            ]
+            await request.turn.pause()
+        return LeaveGroupResponse(error_code=0, members=members)
 
     def _new_member(self, prefix: str) -> str:
         """An id that nobody has: the prefix, and what looks like a UUID."""

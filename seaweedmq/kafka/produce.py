@@ -42,7 +42,7 @@ from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.topic_settings import TimestampType, TopicSettings
 from seaweedmq.runtime.later import Later
 from seaweedmq.runtime.one_at_a_time import OneAtATime
-from seaweedmq.runtime.turns import Turn
+from seaweedmq.runtime.turns import Turn, in_turns
 
 BY_ID_FROM = 13
 """Version from which topics are named by their ids."""
@@ -61,8 +61,8 @@ QUICK_HEADERS = 1_000
 """Headers of a record that is checked at once: each takes a microsecond."""
 MESSAGE_BYTES_MAX = 1_048_588
 """``max.message.bytes`` where a topic has none: Kafka's."""
-OUTCOMES_A_STEP = 100
-"""Partitions of a reply that are answered at once: up to some 0.5 ms."""
+OUTCOMES_A_STEP = 50
+"""Partitions of a reply that are answered at once: up to some 0.25 ms."""
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 NO_TIME = -1
 _SENT_AGAIN = frozenset(
@@ -281,7 +281,7 @@ class ProduceRoom:
                 if isinstance(key, str)
                 else ProducedTopic(topic_id=key, partitions=parts)
             )
-        return produce_reply(version, said, endpoints=endpoints(hints))
+        return await in_turns(produce_reply(version, said, endpoints=endpoints(hints)), turn)
 
     async def _settle(self, outcome: _Appended | _Failed, alone_by: float, replicated_by: float) -> _Appended | _Failed:
         """Whether an appended batch is committed, or why it was not in time."""

@@ -21,7 +21,7 @@ M_MMAP_THRESHOLD = -3
 TRIM_THRESHOLD_BYTES = 128 * 1024 * 1024
 MMAP_THRESHOLD_BYTES = 32 * 1024 * 1024
 """The largest that glibc takes: above it, memory is mapped and unmapped by the system every time."""
-THREAD_SWITCH_INTERVAL_S = 0.0001
+THREAD_SWITCH_INTERVAL_S = 0.00005
 """A thread that waits for the interpreter gets it after this time; Python's default is 5 ms.
 
 It has to be well below ``turns.TURN_S``. The event loop lets go of the interpreter in each iteration, to look at its

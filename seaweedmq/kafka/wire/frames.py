@@ -14,7 +14,6 @@ from seaweedmq.kafka.wire.decoding import (
     ELEMENTS_MAX,
     Malformed,
     Steps,
-    at_once,
     decode_few,
     decoding,
     skip_tags,
@@ -23,7 +22,7 @@ from seaweedmq.kafka.wire.decoding import (
 from seaweedmq.kafka.wire.encoding import encoding
 from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, Buffer, EncodedReply, Line, Reply, Request, nothing
 from seaweedmq.kafka.wire.versions import is_advertised, name_of
-from seaweedmq.runtime.turns import Turn, endless_turn
+from seaweedmq.runtime.turns import Turn, at_once, endless_turn
 
 _REQUEST_HEAD = struct.Struct(">hhih")
 _REPLY_HEAD = struct.Struct(">ii")

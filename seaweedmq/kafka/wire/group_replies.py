@@ -4,7 +4,7 @@ Written by hand: versions 0 to 4 of Heartbeat, the last one flexible, and 2 to 9
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Final, TypeAlias
 
 from seaweedmq.kafka.wire.fields import count, text
@@ -12,6 +12,8 @@ from seaweedmq.kafka.wire.messages import EncodedReply
 
 TopicErrors: TypeAlias = tuple[str, Sequence[tuple[int, int]]]
 """A topic, and of its partitions number and error."""
+
+PARTITIONS_A_STEP: Final = 50
 
 _THROTTLED_HEARTBEAT_FROM: Final = 1
 _FLEXIBLE_HEARTBEAT_FROM: Final = 4
@@ -31,14 +33,17 @@ def heartbeat_reply(version: int, error: int) -> EncodedReply:
     return EncodedReply((body + _NO_TAGS if version >= _FLEXIBLE_HEARTBEAT_FROM else body,))
 
 
-def commit_reply(version: int, topics: Sequence[TopicErrors]) -> EncodedReply:
-    """The body of a reply to OffsetCommit."""
+def commit_reply(version: int, topics: Sequence[TopicErrors]) -> Generator[None, None, EncodedReply]:
+    """Make the body of a reply to OffsetCommit, in steps."""
     flexible = version >= _FLEXIBLE_COMMIT_FROM
     tags = _NO_TAGS if flexible else b""
     parts = [_NO_THROTTLE if version >= _THROTTLED_COMMIT_FROM else b"", count(len(topics), flexible)]
     for name, partitions in topics:
         parts += (text(name, flexible), count(len(partitions), flexible))
-        parts += [_PARTITION.pack(number, error) + tags for number, error in partitions]
+        for first in range(0, len(partitions), PARTITIONS_A_STEP):
+            some = partitions[first : first + PARTITIONS_A_STEP]
+            parts.append(b"".join([_PARTITION.pack(number, error) + tags for number, error in some]))
+            yield
         parts.append(tags)
     parts.append(tags)
     return EncodedReply((b"".join(parts),))

@@ -4,11 +4,13 @@ Versions 3 to 13, from version 9 on a flexible one.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 from seaweedmq.kafka.wire.fields import Endpoint, count, leader_tag, node_endpoints, nullable_text, text
 from seaweedmq.kafka.wire.messages import EncodedReply
+
+PARTITIONS_A_STEP = 50
 
 _START_FROM = 5
 _ERRORS_FROM = 8
@@ -49,14 +51,17 @@ class ProducedTopic:
 
 def produce_reply(
     version: int, topics: Sequence[ProducedTopic], *, throttle_ms: int = 0, endpoints: Sequence[Endpoint] = ()
-) -> EncodedReply:
-    """The body of a reply in ``version``; what that has no place for is left out."""
+) -> Generator[None, None, EncodedReply]:
+    """Make the body of a reply in ``version``, in steps; what that has no place for is left out."""
     flexible = version >= _FLEXIBLE_FROM
-    body = bytearray(count(len(topics), flexible))
+    body, written = bytearray(count(len(topics), flexible)), 0
     for topic in topics:
         body += topic.topic_id if version >= _TOPIC_IDS_FROM else text(topic.name, flexible)
         body += count(len(topic.partitions), flexible)
         for one in topic.partitions:
+            written += 1
+            if written % PARTITIONS_A_STEP == 0:
+                yield
             numbers = (one.index, one.error_code, one.base_offset, one.log_append_time_ms)
             body += (
                 _WITH_START.pack(*numbers, one.log_start_offset)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from seaweedmq.kafka.wire.group_replies import TopicErrors, commit_reply, heartbeat_reply
 from seaweedmq.kafka.wire.messages import API, HeartbeatResponse, OffsetCommitResponse
 from seaweedmq.kafka.wire.versions import ADVERTISED
+from seaweedmq.runtime.turns import at_once
 from tests.kafka.wire import oracle
 
 HEARTBEATS, COMMITS = ADVERTISED[API.HEARTBEAT], ADVERTISED[API.OFFSET_COMMIT]
@@ -39,7 +40,7 @@ def test_of_a_commit(version: int, topics: list[TopicErrors]) -> None:
             for name, partitions in topics
         ],
     )
-    data = b"".join(commit_reply(version, topics).buffers)
+    data = b"".join(at_once(commit_reply(version, topics)).buffers)
     assert data == bytes(reply.encode())
     found = oracle.decode(API.OFFSET_COMMIT, version, "response", data)
     assert [(t.name, [(p.partition_index, p.error_code) for p in t.partitions]) for t in found.topics] == topics

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from seaweedmq.kafka.wire.fields import Endpoint
 from seaweedmq.kafka.wire.messages import API, ProduceResponse
 from seaweedmq.kafka.wire.produce_reply import ProducedPartition, ProducedTopic, produce_reply
+from seaweedmq.runtime.turns import at_once
 from tests.kafka.wire import oracle
 
 VERSIONS = range(3, 14)
@@ -83,7 +84,7 @@ def by_kafka_python(version: int, topics: list[ProducedTopic], endpoints: list[E
 def test_it_is_what_kafka_python_writes_and_kio_reads(
     version: int, topics: list[ProducedTopic], endpoints: list[Endpoint], throttle: int
 ) -> None:
-    data = b"".join(produce_reply(version, topics, throttle_ms=throttle, endpoints=endpoints).buffers)
+    data = b"".join(at_once(produce_reply(version, topics, throttle_ms=throttle, endpoints=endpoints)).buffers)
     assert data == by_kafka_python(version, topics, endpoints, throttle)
     found = oracle.decode(API.PRODUCE, version, "response", data)
     assert [[(one.index, one.base_offset) for one in topic.partition_responses] for topic in found.responses] == [
