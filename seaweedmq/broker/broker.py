@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from weakref import WeakValueDictionary
 
 from seaweedmq.broker.admission import Admission
 from seaweedmq.broker.api import Api, Local
@@ -34,6 +35,7 @@ from seaweedmq.coordination.observed import ObservedMetaStore
 from seaweedmq.coordination.session import Session, Standby
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.lineage.provenance import provenance
+from seaweedmq.core.segment.follower_progress import FollowerProgress
 from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.calls import ReportEmptied, ReportSuspicions
@@ -109,6 +111,8 @@ class Broker:
         self._sync_rounds = SyncRounds(config.flush_interval_s)
         self._suspicions = Suspicions(self._report_suspicions, self._supervisor.brief)
         self._lost_followers = LogTogether(log)
+        self._progress: WeakValueDictionary[str, FollowerProgress] = WeakValueDictionary()
+        """Progress of brokers that follow segments of this one, by broker id."""
         self.stream_memory = StreamMemory(
             self._memory.logs,
             self._memory.intake,
@@ -328,6 +332,9 @@ class Broker:
     async def _report_emptied(self, emptied: ReportEmptied) -> None:
         await self.api.call(emptied)
 
+    def _progress_of(self, follower: str) -> FollowerProgress:
+        return self._progress.setdefault(follower, FollowerProgress())
+
     def _end_idle_stream(self) -> bool:
         return self._publish.end_idle()
 
@@ -344,6 +351,7 @@ class Broker:
             env=self._env,
             spawn=self._supervisor.brief,
             dial=self._dial,
+            progress_of=self._progress_of,
             suspicions=self._suspicions,
             lost_followers=self._lost_followers,
             provenance=lambda segment: provenance(segment, self._view.segments_of(segment.topic)),

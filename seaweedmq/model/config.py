@@ -68,7 +68,8 @@ class BrokerConfig:
     read_chunk_bytes: int = 1 * MIB
     """Frames are read from files and sent to subscribers in runs of about this size."""
     replica_timeout_s: float = 3.0
-    """A follower that holds back everything for so long is given up, and the segment goes on without it."""
+    """A follower that makes no progress for so long is given up, and the segment continues without it. One that makes
+    progress in other segments has five times as long."""
     log_roll_bytes: int = 128 * MIB
     """A log file is sealed when it reaches this size ..."""
     log_roll_age_s: float = 60.0

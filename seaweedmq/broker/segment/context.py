@@ -8,6 +8,7 @@ from typing import Any
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.segment.fsync import SyncRounds
 from seaweedmq.broker.segment.suspicions import Suspicions
+from seaweedmq.core.segment.follower_progress import FollowerProgress
 from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.segment import Segment
@@ -34,6 +35,8 @@ class SegmentContext:
     """Run something for a segment; an error that it does not handle ends the broker, which is better than silence."""
     dial: Callable[[str], BrokerApi]
     """Another broker by id; Unavailable if it is gone."""
+    progress_of: Callable[[str], FollowerProgress]
+    """Progress of a follower, by broker id, over all segments."""
     suspicions: Suspicions
     lost_followers: LogTogether
     """Log of lost followers: a dead broker is lost to thousands of segments at a time."""

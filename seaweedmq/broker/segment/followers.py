@@ -54,6 +54,7 @@ class Followers:
                 appended=appended,
                 on_held=self._held,
                 timeout_s=context.config.replica_timeout_s,
+                progress=context.progress_of(follower),
                 memory=context.relaying,
             )
             for follower in segment.replicas[1:]

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.memory.shares import COPIES
 from seaweedmq.codec.frame import split_payload
+from seaweedmq.core.segment.follower_progress import FollowerProgress
 from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
 from seaweedmq.errors import DeadlineExceeded, ProtocolViolation, SeaweedMQError, Unavailable
 from seaweedmq.model.calls import NoteProgress
@@ -36,8 +37,10 @@ class FollowerLink:
         appended: Signal,
         on_held: Callable[[], None],
         timeout_s: float,
+        progress: FollowerProgress,
         memory: MemoryBudget,
     ) -> None:
+        """``progress``: of the follower in all segments."""
         self.follower = follower
         """Broker id."""
         self.held = log.committed
@@ -48,6 +51,7 @@ class FollowerLink:
         self._appended = appended
         self._on_held = on_held
         self._timeout_s = timeout_s
+        self._progress = progress
         self._memory = memory
         self._message_bytes_max = SMALL_MESSAGE_BYTES
         """What the follower takes."""
@@ -103,6 +107,7 @@ class FollowerLink:
                     )
                 self.held = reply.end_offset
                 self._has_answered = True
+                self._progress.answered_s = asyncio.get_running_loop().time()
                 self._message_bytes_max = reply.message_bytes_max
                 self._on_held()
         raise Unavailable(f"follower {self.follower} ended the replicate stream")
@@ -110,19 +115,27 @@ class FollowerLink:
     def _expect_progress(self) -> None:
         """There is something to hold."""
         if self._watch is None:
-            loop = asyncio.get_running_loop()
-            self._watch = loop.call_later(self._timeout_s, self._check_progress, self.held)
+            self._watch_progress(asyncio.get_running_loop().time())
 
-    def _check_progress(self, held: int) -> None:
-        """A follower that makes no progress although there is something to hold is given up after the timeout."""
+    def _watch_progress(self, since_s: float) -> None:
+        """``since_s``: when the follower held what it holds."""
+        loop = asyncio.get_running_loop()
+        self._watch = loop.call_later(self._timeout_s, self._check_progress, self.held, since_s, loop.time())
+
+    def _check_progress(self, held: int, since_s: float, began_s: float) -> None:
+        """A follower that makes no progress although there is something to hold is given up after the timeout, unless
+        it makes progress in other segments."""
         self._watch = None
+        waited_s = asyncio.get_running_loop().time() - since_s
         has_all = self.held >= self._log.end
         if has_all and self._has_answered:
             return
         if has_all or self.held > held:
             self._expect_progress()
+        elif not self._progress.is_given_up(began_s, waited_s, self._timeout_s):
+            self._watch_progress(since_s)
         else:
-            text = f"follower {self.follower} held nothing beyond offset {held} for {self._timeout_s:.1f} s"
+            text = f"follower {self.follower} held nothing beyond offset {held} for {waited_s:.1f} s"
             self._fail(DeadlineExceeded(text))
 
     async def _tell(self) -> None:
