@@ -10,10 +10,11 @@ from functools import partial
 from typing import Any
 
 from seaweedmq.errors import SeaweedMQError, Unsupported
-from seaweedmq.kafka.wire.encoding import is_large
+from seaweedmq.kafka.wire.encoding import LARGE_ELEMENTS, is_large
 from seaweedmq.kafka.wire.failed import failed_reply, place_of
 from seaweedmq.kafka.wire.failure import code_of
 from seaweedmq.kafka.wire.frames import reply_buffers, writing
+from seaweedmq.kafka.wire.freeing import free_message
 from seaweedmq.kafka.wire.messages import API, Buffer, EncodedReply, Handler, Reply, Request
 from seaweedmq.kafka.wire.roles import Conversation, Slot
 from seaweedmq.kafka.wire.versions import PRODUCE_LOWEST, name_of
@@ -240,6 +241,8 @@ class Lanes:
             raise
         except Exception as error:  # noqa: BLE001 - answered and logged
             await self._fail_in_place(request, slot, error)
+        if request.elements >= LARGE_ELEMENTS:
+            await free_message(request.body, request.turn)
 
     async def _write(self, request: Request, slot: Slot, said: Reply) -> None:
         """Answer with a reply that may be large."""

@@ -25,6 +25,7 @@ from seaweedmq.kafka.reading import Batches, PartitionReader
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import code_of
 from seaweedmq.kafka.wire.fetch_reply import FetchedPartition, FetchedTopic, fetch_reply
+from seaweedmq.kafka.wire.freeing import free
 from seaweedmq.kafka.wire.messages import API, Handler, Reply, Request
 from seaweedmq.model.config import MIB
 from seaweedmq.runtime.signal import Signal
@@ -125,10 +126,13 @@ class FetchRoom:
         memory = self._memory.reply(request.line.press)
         try:
             memory.hold(await self._gather(fetched, memory.reserve(bytes_max), memory, request.turn))
-            return await _reply(request, exchange, fetched, memory)
+            reply = await _reply(request, exchange, fetched, memory)
         except BaseException:
             memory.release()
             raise
+        if len(fetched) >= LARGE_PARTITIONS:
+            await free(fetched, request.turn)
+        return reply
 
     async def _begin(self, request: Request) -> Exchange:
         body, by_id = request.body, request.version >= BY_ID_FROM
@@ -345,7 +349,12 @@ async def _reply(
         endpoints=endpoints(hints),
         sent=memory.release,
     )
-    return make() if count < LARGE_PARTITIONS else await asyncio.to_thread(make)
+    if count < LARGE_PARTITIONS:
+        return make()
+    reply = await asyncio.to_thread(make)
+    for parts in topics.values():
+        await free(parts, request.turn)
+    return reply
 
 
 def _partition(said: Fetched, isolation_level: int) -> FetchedPartition:

@@ -123,7 +123,11 @@ class FetchSessions:
         *,
         by_id: bool = False,
     ) -> Exchange:
-        """What a request asks for, all in all. ``by_id``: it names topics by their ids.
+        """What a request asks for, all in all.
+
+        Args:
+            wanted: partitions that the request names; not to be changed afterwards.
+            by_id: whether the request names topics by their ids.
 
         Raises:
             SessionRefused: it goes on with a session that is not there, or not where it believes.
@@ -131,7 +135,7 @@ class FetchSessions:
         if epoch in (FINAL_EPOCH, FIRST_EPOCH):
             self._close(session_id)
             session = self._open(wanted, now, by_id) if epoch == FIRST_EPOCH else None
-            return Exchange(OrderedDict(wanted), session, is_full=True)
+            return Exchange(wanted, session, is_full=True)
         session = self._sessions.get(session_id)
         if session is None:
             raise SessionRefused(SessionProblem.UNKNOWN)

@@ -28,7 +28,7 @@ def encoding(reply: Any, version: int) -> Iterator[bytes]:
 
 def _counted(value: Any, counted: int) -> int:
     kind: Any = type(value)
-    for name, has_more in _arrays(kind):
+    for name, has_more in arrays_of(kind):
         elements = getattr(value, name, None) or ()
         counted += len(elements)
         if has_more:
@@ -42,8 +42,8 @@ def _counted(value: Any, counted: int) -> int:
 
 
 @cache
-def _arrays(kind: Any) -> tuple[tuple[str, bool], ...]:
-    """The arrays of a class of messages: their names, and whether their elements have arrays."""
+def arrays_of(kind: Any) -> tuple[tuple[str, bool], ...]:
+    """Return the arrays of a class of messages: their names, and whether their elements have arrays."""
     arrays = (field for field in kind.fields.values() if field.is_array() or field.is_struct_array())
     return tuple((field.name, field.is_struct_array() and _has_arrays(field)) for field in arrays)
 
