@@ -32,18 +32,18 @@ class DeletionRoom:
         """Delete what lies before an offset, of each partition that is named."""
         timeout_s = patience_s(request.body.timeout_ms)
         turn = request.turn
-        named = [topic for topic in request.body.topics if topic.partitions]
-        topics = await for_each(named, lambda topic: self._topic(topic, timeout_s, turn), turn)
+        named: dict[str, dict[int, int]] = {}
+        for topic in request.body.topics:
+            for each in topic.partitions:  # what is named again counts, as in Kafka
+                named.setdefault(topic.name, {})[each.partition_index] = each.offset
+                await turn.pause()
+        topics = await for_each(named.items(), lambda topic: self._topic(*topic, timeout_s, turn), turn)
         return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
 
-    async def _topic(self, asked: Any, timeout_s: float, turn: Turn) -> Any:
-        before: dict[int, int] = {}
-        for each in asked.partitions:
-            before[each.partition_index] = each.offset
-            await turn.pause()
+    async def _topic(self, name: str, before: Mapping[int, int], timeout_s: float, turn: Turn) -> Any:
         outcomes: dict[int, int | SeaweedMQError] = {}
         try:
-            topic = self._partitions.topic(asked.name)
+            topic = self._partitions.topic(name)
             _check(topic)
             wanted, outcomes = await self._offsets(topic, before, turn)
             outcomes |= await self._delete(topic, wanted, timeout_s)
@@ -61,7 +61,7 @@ class DeletionRoom:
                 )
             )
             await turn.pause()
-        return result(name=asked.name, partitions=partitions)
+        return result(name=name, partitions=partitions)
 
     async def _offsets(
         self, topic: PartitionedTopic, before: Mapping[int, int], turn: Turn

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from seaweedmq.kafka.changes import TopicChanges
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, DeleteRecordsRequest
 from seaweedmq.model.topic import Scaling, TopicName
@@ -66,6 +67,26 @@ async def test_partitions_never_begin_earlier_again(bed: Bed) -> None:
     office = await office_with_records(bed)
     await delete(office, {0: 7})
     assert await delete(office, {0: 3}) == {0: 7}
+
+
+@story
+async def test_a_topic_that_is_named_again_is_changed_once(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    office = await office_with_records(bed)
+    calls, delete_records = [], TopicChanges.delete_records
+
+    async def counted(self: TopicChanges, topic: Any, before: Any, timeout_s: float) -> Any:
+        calls.append(dict(before))
+        return await delete_records(self, topic, before, timeout_s)
+
+    monkeypatch.setattr(TopicChanges, "delete_records", counted)
+    topic = DeleteRecordsRequest.DeleteRecordsTopic
+    named = [
+        topic(name="orders", partitions=[topic.DeleteRecordsPartition(partition_index=partition, offset=offset)])
+        for partition, offset in ((0, 9), (1, 2), (0, 4))
+    ]
+    reply = await office.ask(API.DELETE_RECORDS, 2, topics=named, timeout_ms=30_000)
+    assert calls == [{0: 4, 1: 2}]
+    assert [(t.name, [p.low_watermark for p in t.partitions]) for t in reply.topics] == [("orders", [4, 2])]
 
 
 @story

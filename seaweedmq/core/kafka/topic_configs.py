@@ -3,6 +3,7 @@
 What SeaweedMQ has a field for is kept there, whoever set it; everything else in ``Topic.configs``, as it was set.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -189,8 +190,8 @@ def altered_configs(topic: Topic, steps: Sequence[Alteration]) -> dict[str, str]
         InvalidConfig: a step is not allowed, or a config is named twice.
     """
     configs = configs_of(topic)
-    named = [step.name for step in steps]
-    if twice := sorted({name for name in named if named.count(name) > 1}):
+    times = Counter(step.name for step in steps)
+    if twice := sorted(name for name, named in times.items() if named > 1):
         raise ConfigMisnamed(f"config {twice[0]} is changed twice in one request: say once what it is to be")
     for step in steps:
         if step.op == AlterOp.DELETE:

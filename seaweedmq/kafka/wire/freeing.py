@@ -10,7 +10,8 @@ ELEMENTS_A_STEP: Final = 50
 
 async def free_message(message: Any, turn: Turn) -> None:
     """Empty the arrays of a decoded message that is not used any more."""
-    for name, has_more in arrays_of(type(message)):
+    kind: Any = type(message)
+    for name, has_more in arrays_of(kind):
         elements = getattr(message, name, None)
         if not isinstance(elements, list):
             continue

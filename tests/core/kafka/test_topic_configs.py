@@ -324,3 +324,21 @@ def test_what_is_set_is_what_is_told(given: dict[str, str], partitions: int) -> 
     made = new_topic(spec, uid=7, now_us=0, placement=[("b-1",)] * partitions).topic
     assert configs_of(made) == configs_of(spec) == dict(sorted(given.items()))
     assert altered(made, change_of(made, configs_of(made))) == made
+
+
+class ComparedName(str):
+    """A name that counts how often it is compared."""
+
+    compared = 0
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        ComparedName.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_the_cost_of_many_steps_grows_as_their_number() -> None:
+    steps = [Alteration(ComparedName(f"unknown-{number}"), AlterOp.DELETE, None) for number in range(1_000)]
+    altered_configs(topic(), steps)
+    assert ComparedName.compared < 20 * len(steps)
