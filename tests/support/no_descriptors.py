@@ -16,7 +16,7 @@ wait for more descriptors than the limit, with EINVAL."""
 
 @contextlib.contextmanager
 def no_descriptors() -> Iterator[None]:
-    """Let this process open nothing; what is open stays. Threads that other tests left go on with what they have."""
+    """Let this process open nothing. Open descriptors stay usable, also in threads of other tests."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(descriptor.name) for descriptor in Path("/proc/self/fd").iterdir())
     with contextlib.ExitStack() as taken:

@@ -123,14 +123,14 @@ class FetchSessions:
         *,
         by_id: bool = False,
     ) -> Exchange:
-        """What a request asks for, all in all.
+        """Resolve a request to all partitions that it wants, those of its session included.
 
         Args:
             wanted: partitions that the request names; not to be changed afterwards.
             by_id: whether the request names topics by their ids.
 
         Raises:
-            SessionRefused: it goes on with a session that is not there, or not where it believes.
+            SessionRefused: If its session does not exist, expects another epoch, or names topics in the other way.
         """
         if epoch in (FINAL_EPOCH, FIRST_EPOCH):
             self._close(session_id)

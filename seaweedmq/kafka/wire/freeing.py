@@ -1,4 +1,7 @@
-"""Memory of large requests is freed in turns: to free the objects of 100,000 elements at once takes some 50 ms."""
+"""Deallocation of large requests in turns of the event loop.
+
+The objects of 100,000 elements take some 50 ms to free, and one reference that ends would free them all at once.
+"""
 
 from typing import Any, Final
 
@@ -9,7 +12,7 @@ ELEMENTS_A_STEP: Final = 50
 
 
 async def free_message(message: Any, turn: Turn) -> None:
-    """Empty the arrays of a decoded message that is not used any more."""
+    """Empty the arrays of a decoded message that is no longer used."""
     kind: Any = type(message)
     for name, has_more in arrays_of(kind):
         elements = getattr(message, name, None)

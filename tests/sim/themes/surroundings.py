@@ -123,8 +123,7 @@ def clocks_step(rng: random.Random, scenario: Scenario) -> Scenario:
 
 
 def tables_are_dated_back(rng: random.Random, scenario: Scenario) -> Scenario:
-    """The clock of the storage is behind for a moment, in which it dates tables, and then their broker dies; the one
-    that takes the topic over was never there when a clock stepped."""
+    """The clock of the storage is behind for a moment and dates tables; then the broker that maintains them dies."""
     scenario = clocks_disagree(rng, scenario)
     return replace(
         scenario,

@@ -67,8 +67,10 @@ class ClockSteps:
         self._step(machines, -step_s)
 
     async def date_tables_back(self) -> None:
-        """Tables get dates of long ago while nobody looks at the clock of the storage, and the broker that saw them
-        appear dies: another one, which has never seen its clocks step, takes the topic over."""
+        """Date tables back while no broker reads the clock of the storage, then kill the broker that saw them appear.
+
+        The broker that takes the topic over has never seen a clock step.
+        """
         rng = self._rng
         step_s = math.exp(rng.uniform(math.log(60.0), math.log(MOST_S)))
         self._step([STORAGE], -step_s)
