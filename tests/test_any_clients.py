@@ -37,7 +37,7 @@ from tests.support.whole_broker import WholeBroker, whole_broker
 RESIDENT_MAX = 1.25
 """Largest resident memory, in parts of the bound."""
 IS_DEEP = settings.default.max_examples > 100
-EXAMPLES = settings.default.max_examples if IS_DEEP else 2
+EXAMPLES = settings.default.max_examples if IS_DEEP else 4
 """All of the profile "deep"; an example takes up to seconds, until a slow client is closed."""
 BEYOND_RUNTIME_MIB = (160, 288) if IS_DEEP else (160,)
 """Bounds of the broker, beyond what its process takes without one: little more than it needs, and as much as it needs

@@ -18,7 +18,7 @@ from seaweedmq.model.config import KIB, MIB
 from tests.broker.bed import CONFIG, Bed, Host, story
 from tests.support.visitors import FRAME_BYTES_MAX, NATIVE, TOPIC
 
-EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 10
+EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 20
 """All of the profile "deep"; an example has a broker of its own."""
 SMALL = replace(CONFIG, frame_bytes_max=FRAME_BYTES_MAX, memory_bytes_max=256 * MIB, read_chunk_bytes=64 * KIB)
 CROWDS = st.lists(st.tuples(st.sampled_from(sorted(NATIVE)), st.integers(0, 3_000)), min_size=1, max_size=12)

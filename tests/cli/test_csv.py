@@ -27,7 +27,7 @@ from seaweedmq.errors import InvalidArgument
 pytestmark = pytest.mark.deep
 
 KIB = 1024
-EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 12
+EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 25
 """Number of files to write and read; in the profile "deep", its number of examples."""
 
 

@@ -25,7 +25,7 @@ from tests.support.typed_rows import drawn
 pytestmark = pytest.mark.deep
 
 COUNT = 6
-EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 10
+EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 20
 """Number of files to write and read; in the profile "deep", its number of examples."""
 Write = Callable[[pa.Table, Path], None]
 

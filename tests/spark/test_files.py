@@ -17,7 +17,7 @@ from seaweedmq.errors import InvalidArgument
 
 pytestmark = [pytest.mark.integration, pytest.mark.deep]
 
-EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 4
+EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 8
 """Number of files to write and read; in the profile "deep", its number of examples."""
 TEXTS = st.none() | st.text(st.sampled_from('ab",;\\\n\r üß€'), max_size=6)
 ROWS = st.lists(

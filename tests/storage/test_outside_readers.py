@@ -28,7 +28,7 @@ from tests.support.typed_rows import TypedFiles, drawn
 pytestmark = pytest.mark.deep
 
 COUNT = 6
-EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 12
+EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 25
 """All of the profile "deep"; each costs some files and a catalog."""
 FLAT = [
     pa.bool_(),
