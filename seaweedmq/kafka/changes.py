@@ -24,6 +24,7 @@ from seaweedmq.ports import BrokerApi
 from seaweedmq.runtime.retrying import backoff, retrying
 from seaweedmq.runtime.turns import Turn
 
+K = TypeVar("K")
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -42,16 +43,25 @@ async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[R]], turn: 
     """Do the work for each item, ``CALLS_AT_ONCE`` at a time; return the results in their order."""
     todo = list(items)
     left = iter(enumerate(todo))
-    made: dict[int, R] = {}
+    made: list[R] = [None] * len(todo)  # type: ignore[list-item]  # each is set before it is returned
 
     async def work_on() -> None:
         for number, item in left:
+            await turn.pause()  # before the first, too: all tasks begin in one iteration of the loop
             made[number] = await work(item)
-            await turn.pause()
 
     # Not a task for each item: there may be thousands.
     await asyncio.gather(*(work_on() for _ in range(min(CALLS_AT_ONCE, len(todo)))))
-    return [made[number] for number in range(len(todo))]
+    return made
+
+
+async def by_key(items: Iterable[T], key: Callable[[T], K], turn: Turn) -> dict[K, list[T]]:
+    """The items of each key, in the order in which the keys are first mentioned."""
+    found: dict[K, list[T]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+        await turn.pause()
+    return found
 
 
 class TopicChanges:

@@ -15,7 +15,7 @@ from seaweedmq.core.kafka.topic_configs import (
     parse_configs,
 )
 from seaweedmq.errors import SeaweedMQError, unraised
-from seaweedmq.kafka.changes import TopicChanges, for_each
+from seaweedmq.kafka.changes import TopicChanges, by_key, for_each
 from seaweedmq.kafka.directory import Directory
 from seaweedmq.kafka.topics import admin_code
 from seaweedmq.kafka.wire.codes import Code
@@ -71,13 +71,10 @@ class ConfigsRoom:
     async def describe_configs(self, request: Request) -> Reply:
         """All configs of each resource, or those that are named."""
         await self._directory.nodes.ready()
-        results = []
-        for resource in request.body.resources:
-            results.append(self._result(resource, request.body))
-            await request.turn.pause()
+        results = [await self._result(resource, request) for resource in request.body.resources]
         return DescribeConfigsResponse(throttle_time_ms=0, results=results)
 
-    def _result(self, resource: Any, body: Any) -> Any:
+    async def _result(self, resource: Any, request: Request) -> Any:
         configs: Sequence[Described] = ()
         failure: SeaweedMQError | None = None
         try:
@@ -85,12 +82,17 @@ class ConfigsRoom:
         except SeaweedMQError as error:
             failure = unraised(error)
         wanted = set(resource.configuration_keys or ())
+        results = []
+        for config in configs:
+            if not wanted or config.name in wanted:
+                results.append(_config(config, request.body))
+                await request.turn.pause()  # a topic has thirty, each with its synonyms
         return DescribeConfigsResponse.DescribeConfigsResult(
             error_code=Code.NONE if failure is None else admin_code(failure),
             error_message=None if failure is None else str(failure),
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
-            configs=[_config(config, body) for config in configs if not wanted or config.name in wanted],
+            configs=results,
         )
 
     def _described(self, kind: int, name: str) -> Sequence[Described]:
@@ -158,16 +160,14 @@ class ConfigsRoom:
 
     async def _each(self, request: Request, alter: Callable[[Any], Awaitable[None]], response: Any) -> Reply:
         """What ``alter`` says of each resource."""
-        keys = [(resource.resource_type, resource.resource_name) for resource in request.body.resources]
-        times = Counter(keys)
 
-        async def altered(resource: Any) -> Any:
-            kind, name = resource.resource_type, resource.resource_name
+        async def altered(resources: Sequence[Any]) -> Any:
+            kind, name = _key(resources[0])
             failure: SeaweedMQError | None = None
             try:
-                if times[kind, name] > 1:
+                if len(resources) > 1:
                     raise KafkaRefusal(Code.INVALID_REQUEST, f"resource {name} is named twice in one request")
-                await alter(resource)
+                await alter(resources[0])
             except SeaweedMQError as error:
                 failure = unraised(error)
             return response.AlterConfigsResourceResponse(
@@ -177,7 +177,8 @@ class ConfigsRoom:
                 resource_name=name,
             )
 
-        responses = await for_each(dict(zip(keys, request.body.resources, strict=True)).values(), altered, request.turn)
+        resources = await by_key(request.body.resources, _key, request.turn)
+        responses = await for_each(resources.values(), altered, request.turn)
         return response(throttle_time_ms=0, responses=responses)
 
     def _topic_to_alter(self, resource: Any) -> Topic:
@@ -232,6 +233,10 @@ def _config(config: Described, body: Any) -> Any:
         config_type=config.type,
         documentation=config.documentation if body.include_documentation else None,
     )
+
+
+def _key(resource: Any) -> tuple[int, str]:
+    return resource.resource_type, resource.resource_name
 
 
 def _first_twice(names: Sequence[str]) -> str | None:

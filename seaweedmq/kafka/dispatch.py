@@ -251,6 +251,7 @@ class Lanes:
             return
         steps = writing(request.api, request.version, request.correlation_id, said)
         slot.fill(await in_turns(steps, request.turn))
+        await free_message(said, request.turn)
 
     def _say(self, request: Request, slot: Slot, said: Reply) -> None:
         buffers = reply_buffers(request.api, request.version, request.correlation_id, said)

@@ -1,7 +1,7 @@
 """Topics by hand: CreateTopics, DeleteTopics, CreatePartitions."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -10,7 +10,7 @@ from seaweedmq.core.kafka.topic_configs import change_of, configs_of, describe_c
 from seaweedmq.core.kafka.topic_ids import NO_TOPIC_ID, topic_id_of
 from seaweedmq.core.lineage.topology import REPLICAS_MAX
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, unraised
-from seaweedmq.kafka.changes import TopicChanges, for_each, patience_s
+from seaweedmq.kafka.changes import TopicChanges, by_key, for_each, patience_s
 from seaweedmq.kafka.cluster import default_replicas, staying_brokers
 from seaweedmq.kafka.directory import Directory, PartitionedTopic
 from seaweedmq.kafka.wire.codes import Code
@@ -79,15 +79,14 @@ class TopicsRoom:
         """Create topics, or check that they could be."""
         body = request.body
         await self._directory.nodes.ready()
-        named = Counter(topic.name for topic in body.topics)
         outcomes: dict[str, TopicSpec | Topic | SeaweedMQError] = {}
-        for topic in body.topics:
+        for name, topics in (await by_key(body.topics, _name, request.turn)).items():
             try:
-                if named[topic.name] > 1:
-                    raise _named_twice(topic.name)
-                outcomes[topic.name] = self._spec(topic)
+                if len(topics) > 1:
+                    raise _named_twice(name)
+                outcomes[name] = self._spec(topics[0])
             except SeaweedMQError as error:
-                outcomes[topic.name] = unraised(error)
+                outcomes[name] = unraised(error)
             await request.turn.pause()
         if not body.validate_only:
             specs = {name: spec for name, spec in outcomes.items() if isinstance(spec, TopicSpec)}
@@ -95,7 +94,7 @@ class TopicsRoom:
             outcomes |= zip(specs, made, strict=True)
         results = []
         for name, outcome in outcomes.items():
-            results.append(self._created(name, outcome))
+            results.append(await self._created(name, outcome, request.turn))
             await request.turn.pause()
         return CreateTopicsResponse(throttle_time_ms=0, topics=results)
 
@@ -149,7 +148,7 @@ class TopicsRoom:
             )
         return _Shape(partitions, replicas)
 
-    def _created(self, name: str, outcome: TopicSpec | Topic | SeaweedMQError) -> Any:
+    async def _created(self, name: str, outcome: TopicSpec | Topic | SeaweedMQError, turn: Turn) -> Any:
         result = CreateTopicsResponse.CreatableTopicResult
         if isinstance(outcome, SeaweedMQError):
             return result(
@@ -161,15 +160,9 @@ class TopicsRoom:
                 replication_factor=-1,
                 configs=[],
             )
-        configs = describe_configs(outcome, self._config)
-        return result(
-            name=name,
-            topic_id=(topic_id_of(outcome.uid) if isinstance(outcome, Topic) else NO_TOPIC_ID).hex(),
-            error_code=Code.NONE,
-            error_message=None,
-            num_partitions=outcome.partitions,
-            replication_factor=outcome.replicas,
-            configs=[
+        configs = []
+        for config in describe_configs(outcome, self._config):
+            configs.append(
                 result.CreatableTopicConfigs(
                     name=config.name,
                     value=config.value,
@@ -177,8 +170,16 @@ class TopicsRoom:
                     config_source=config.source,
                     is_sensitive=False,
                 )
-                for config in configs
-            ],
+            )
+            await turn.pause()
+        return result(
+            name=name,
+            topic_id=(topic_id_of(outcome.uid) if isinstance(outcome, Topic) else NO_TOPIC_ID).hex(),
+            error_code=Code.NONE,
+            error_message=None,
+            num_partitions=outcome.partitions,
+            replication_factor=outcome.replicas,
+            configs=configs,
         )
 
     def _replicas_of(self, name: str, assignments: Sequence[Sequence[int]]) -> int:
@@ -203,11 +204,11 @@ class TopicsRoom:
     async def delete_topics(self, request: Request) -> Reply:
         """Delete topics with all their records."""
         body = request.body
-        asked: list[_Mention]
+        asked: Iterable[_Mention]
         if request.version >= NAMED_BY_ID_FROM:
-            asked = [(t.name, None if t.topic_id is None else t.topic_id.bytes) for t in body.topics]
+            asked = ((t.name, None if t.topic_id is None else t.topic_id.bytes) for t in body.topics)
         else:
-            asked = [(name, None) for name in body.topic_names]
+            asked = ((name, None) for name in body.topic_names)
         timeout_s = patience_s(body.timeout_ms)
         found = await self._to_delete(asked, request.turn)
         responses = await for_each(found.items(), lambda item: self._delete(*item, timeout_s), request.turn)
@@ -232,17 +233,17 @@ class TopicsRoom:
         )
 
     async def _to_delete(
-        self, asked: Sequence[_Mention], turn: Turn
+        self, asked: Iterable[_Mention], turn: Turn
     ) -> dict[_Mention, PartitionedTopic | KafkaRefusal]:
         """Resolve the topics of one request. As in Kafka, a topic that is named twice is kept, and one result rejects
         it; the two may be equal, or be the name and the id."""
         found: dict[_Mention, PartitionedTopic | KafkaRefusal] = {}
-        for mention, times in Counter(asked).items():
+        for mention, times in (await by_key(asked, lambda mention: mention, turn)).items():
             name, topic_id = mention
             try:
                 if (name is None) == (topic_id is None):
                     raise KafkaRefusal(Code.INVALID_REQUEST, "a topic is to be deleted by its name or its id: give one")
-                if times > 1:
+                if len(times) > 1:
                     raise _named_twice(name or (topic_id or b"").hex())
                 found[mention] = self._directory.find(name if topic_id is None else topic_id)  # type: ignore[arg-type]
             except KafkaRefusal as error:
@@ -252,6 +253,7 @@ class TopicsRoom:
             if name is not None and isinstance(topic, PartitionedTopic) and (None, topic.id) in found:
                 del found[None, topic.id], found[name, None]
                 found[name, topic.id] = _named_twice(name)
+            await turn.pause()
         return found
 
     # --- more partitions ----------------------------------------------------------------------------------------------
@@ -260,12 +262,12 @@ class TopicsRoom:
         """Give topics more partitions, or check that they could have them."""
         body = request.body
         await self._directory.nodes.ready()
-        named = Counter(topic.name for topic in body.topics)
 
-        async def grown(topic: Any) -> Any:
+        async def grown(topics: Sequence[Any]) -> Any:
+            topic = topics[0]
             failure: SeaweedMQError | None = None
             try:
-                if named[topic.name] > 1:
+                if len(topics) > 1:
                     raise _named_twice(topic.name)
                 await self._grow(topic, body.validate_only, patience_s(body.timeout_ms))
             except SeaweedMQError as error:
@@ -276,7 +278,8 @@ class TopicsRoom:
                 error_message=None if failure is None else str(failure),
             )
 
-        results = await for_each({topic.name: topic for topic in body.topics}.values(), grown, request.turn)
+        topics = await by_key(body.topics, _name, request.turn)
+        results = await for_each(topics.values(), grown, request.turn)
         return CreatePartitionsResponse(throttle_time_ms=0, results=results)
 
     async def _grow(self, asked: Any, validate_only: bool, timeout_s: float) -> None:
@@ -302,6 +305,10 @@ class TopicsRoom:
             await self._changes.alter(
                 found.topic, lambda topic: change_of(topic, configs_of(topic), partitions=asked.count), timeout_s
             )
+
+
+def _name(topic: Any) -> str:
+    return topic.name  # type: ignore[no-any-return]
 
 
 def _named_twice(name: str) -> KafkaRefusal:

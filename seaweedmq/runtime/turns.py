@@ -1,7 +1,8 @@
 """Turns on an event loop: work that takes long gives way to others after each quarter of a millisecond.
 
-All long work of a loop waits in one queue, and an iteration of the loop continues one piece of it. So many long
-requests delay the short ones no longer than a single one does; they delay each other.
+All long work of a loop waits in one queue, and every fourth iteration of the loop continues one piece of it. So many
+long requests delay the short ones no longer than a single one does; they delay each other. A short request takes some
+iterations itself (its bytes arrive, its task runs, its reply leaves), and waits for a turn of long work in one of them.
 """
 
 import asyncio
@@ -15,6 +16,9 @@ T = TypeVar("T")
 
 TURN_S: Final = 0.00025
 """Longest time that work runs before it gives way, if it checks the clock often enough."""
+ITERATIONS_BETWEEN: Final = 3
+"""Iterations of the loop between two turns: of short requests alone. With none, a Kafka produce beside DeleteRecords of
+10,000 partitions took 4.0 ms at p99, with three 2.2 ms. An iteration with nothing else to do takes some 10 us."""
 
 
 class Turns:
@@ -26,6 +30,7 @@ class Turns:
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_scheduled = False
         self._is_claimed = False
+        self._passed = 0
 
     def claim(self) -> bool:
         """Whether work that waits for its turn where others do may begin at once: nothing waits, and nothing else has
@@ -41,7 +46,7 @@ class Turns:
         return Turn(self, self._clock_s)
 
     def call_next(self, work: Callable[[], None]) -> None:
-        """Call ``work`` in an iteration of the loop that continues nothing else."""
+        """Call ``work`` in an iteration of the loop that continues nothing else, and neither do those right before."""
         self._waiting.append(work)
         if not self._is_scheduled:
             self._is_scheduled = True
@@ -57,6 +62,11 @@ class Turns:
         self._is_claimed = False
 
     def _continue(self) -> None:
+        if self._passed < ITERATIONS_BETWEEN:
+            self._passed += 1
+            asyncio.get_running_loop().call_soon(self._continue)
+            return
+        self._passed = 0
         work = self._waiting.popleft()
         self._is_scheduled = bool(self._waiting)
         if self._is_scheduled:

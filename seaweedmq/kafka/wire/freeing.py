@@ -1,4 +1,4 @@
-"""Deallocation of large requests in turns of the event loop.
+"""Deallocation of large requests and replies in turns of the event loop.
 
 The objects of 100,000 elements take some 50 ms to free, and one reference that ends would free them all at once.
 """
