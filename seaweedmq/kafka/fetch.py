@@ -19,7 +19,7 @@ from seaweedmq.core.kafka.fetch_session import (
 from seaweedmq.core.kafka.fetch_wait import FetchWait
 from seaweedmq.errors import Corrupt, OutOfRange, SeaweedMQError, Unavailable, unraised
 from seaweedmq.kafka.directory import PartitionedTopic
-from seaweedmq.kafka.fetch_memory import FetchMemory, ReplyMemory
+from seaweedmq.kafka.fetch_memory import REPLY_BYTES_MAX, FetchMemory, ReplyMemory
 from seaweedmq.kafka.partitions import NO_EPOCH, LeaderHint, Partitions, endpoints, key_of
 from seaweedmq.kafka.reading import Batches, PartitionReader
 from seaweedmq.kafka.wire.codes import Code
@@ -27,7 +27,6 @@ from seaweedmq.kafka.wire.failure import code_of
 from seaweedmq.kafka.wire.fetch_reply import FetchedPartition, FetchedTopic, fetch_reply
 from seaweedmq.kafka.wire.freeing import free
 from seaweedmq.kafka.wire.messages import API, Handler, Reply, Request
-from seaweedmq.model.config import MIB
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.runtime.turns import Turn
 
@@ -35,8 +34,6 @@ WAIT_S_MAX = 300.0
 """A client may ask for less."""
 READ_S_MAX = 10.0
 """Of files, which may have to wait for memory. What was not read then is asked for again."""
-REPLY_BYTES_MAX = 55 * MIB
-"""Of one reply, as Kafka's ``fetch.max.bytes`` of brokers."""
 LARGE_PARTITIONS = 5_000
 """A reply that names more of them is put together in a thread."""
 BY_ID_FROM = 13
