@@ -52,12 +52,19 @@ class ConfigsRoom:
     """Answers requests about configs. What one resource is refused for harms no other."""
 
     def __init__(
-        self, directory: Directory, changes: TopicChanges, config: BrokerConfig, *, broker_id: Callable[[], str]
+        self,
+        directory: Directory,
+        changes: TopicChanges,
+        config: BrokerConfig,
+        *,
+        broker_id: Callable[[], str],
+        fetch_bytes_max: int,
     ) -> None:
         self._directory = directory
         self._changes = changes
         self._config = config
         self._broker_id = broker_id
+        self._fetch_bytes_max = fetch_bytes_max
 
     def handlers(self) -> dict[int, Handler]:
         """By API key."""
@@ -102,7 +109,7 @@ class ConfigsRoom:
             if not name:
                 return ()  # what all brokers share is in their files
             self._check_own(name)
-            return describe_broker(self._config, self._known())
+            return describe_broker(self._config, self._known(), self._fetch_bytes_max)
         raise _has_none(kind, name)
 
     def _topic(self, name: str) -> Topic:
@@ -119,10 +126,10 @@ class ConfigsRoom:
     def _own_number(self) -> int | None:
         return self._directory.nodes.number_of(self._broker_id())
 
-    def _known(self) -> dict[str, str]:
+    def _known(self) -> dict[str, str | int | None]:
         nodes = self._directory.nodes
         node = nodes.of_broker(self._broker_id())
-        known = {"broker.id": str(self._own_number()), "node.id": str(self._own_number())}
+        known: dict[str, str | int | None] = {"broker.id": self._own_number(), "node.id": self._own_number()}
         return known if node is None else known | {"advertised.listeners": f"PLAINTEXT://{node.host}:{node.port}"}
 
     async def alter_configs(self, request: Request) -> Reply:

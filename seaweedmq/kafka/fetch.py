@@ -1,6 +1,7 @@
 """Fetch: what partitions that are led here have for a consumer, by events and not by polling."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +20,7 @@ from seaweedmq.core.kafka.fetch_session import (
 from seaweedmq.core.kafka.fetch_wait import FetchWait
 from seaweedmq.errors import Corrupt, OutOfRange, SeaweedMQError, Unavailable, unraised
 from seaweedmq.kafka.directory import PartitionedTopic
-from seaweedmq.kafka.fetch_memory import FetchMemory, ReplyMemory
+from seaweedmq.kafka.fetch_memory import REPLY_BYTES_MAX, FetchMemory, ReplyMemory
 from seaweedmq.kafka.partitions import NO_EPOCH, LeaderHint, Partitions, endpoints, key_of
 from seaweedmq.kafka.reading import Batches, PartitionReader
 from seaweedmq.kafka.wire.codes import Code
@@ -27,16 +28,16 @@ from seaweedmq.kafka.wire.failure import code_of
 from seaweedmq.kafka.wire.fetch_reply import FetchedPartition, FetchedTopic, fetch_reply
 from seaweedmq.kafka.wire.freeing import free
 from seaweedmq.kafka.wire.messages import API, Handler, Reply, Request
-from seaweedmq.model.config import MIB
+from seaweedmq.runtime.log_once import RejectionLog
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.runtime.turns import Turn
+
+log = logging.getLogger(__name__)
 
 WAIT_S_MAX = 300.0
 """A client may ask for less."""
 READ_S_MAX = 10.0
 """Of files, which may have to wait for memory. What was not read then is asked for again."""
-REPLY_BYTES_MAX = 55 * MIB
-"""Of one reply, as Kafka's ``fetch.max.bytes`` of brokers."""
 LARGE_PARTITIONS = 5_000
 """A reply that names more of them is put together in a thread."""
 BY_ID_FROM = 13
@@ -102,6 +103,7 @@ class FetchRoom:
         self._reader = reader
         self._memory = memory
         self._sessions = FetchSessions(lambda: local.env.rng.getrandbits(31))
+        self._rejections = RejectionLog(log, "partitions of Kafka fetches")
 
     def handlers(self) -> dict[int, Handler]:
         """By the keys of the APIs."""
@@ -191,6 +193,8 @@ class FetchRoom:
         return said
 
     def _fail(self, said: Fetched, topic: PartitionedTopic | None, error: SeaweedMQError) -> None:
+        if isinstance(error, Unavailable):
+            self._rejections.add(error)
         said.error, said.source = unraised(error), None
         said.high_watermark = said.log_start = NO_OFFSET
         said.hint = None if topic is None else self._partitions.hint(topic, said.partition, error)
@@ -221,9 +225,10 @@ class FetchRoom:
             self._fail(said, topic, error)
         except TimeoutError:
             said.error = Unavailable(
-                f"partition {said.partition}: its records could not be read within {READ_S_MAX:g} s, since the storage "
-                "is slow or slow consumers hold kafka_fetch_bytes_max: ask again"
+                f"the records of partition {said.partition} of {said.source.topic.name} could not be read within "
+                f"{READ_S_MAX:g} s, since the storage is slow or slow consumers hold kafka_fetch_bytes_max: retry"
             )
+            self._rejections.add(said.error)
 
 
 class _Poll:

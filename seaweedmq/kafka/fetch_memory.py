@@ -12,7 +12,10 @@ from collections.abc import Callable
 
 from seaweedmq.kafka.wire import budget
 from seaweedmq.kafka.wire.messages import not_pressed
+from seaweedmq.model.config import MIB
 
+REPLY_BYTES_MAX = 55 * MIB
+"""Largest reply, in bytes: the default of Kafka's ``fetch.max.bytes``."""
 SMALL_BYTES = 64 * 1024
 """A first batch up to this size does not wait."""
 
@@ -41,6 +44,11 @@ class FetchMemory:
     def may_reserve(self) -> int:
         """Bytes that a reply may reserve: half of what is free, so that something is left for the next one."""
         return 0 if self._waiting else self.free // 2
+
+    @property
+    def reply_bytes_max(self) -> int:
+        """Bytes that a reply may have while no other reply holds any. A larger first batch is sent nevertheless."""
+        return min(REPLY_BYTES_MAX, self._limit // 2)
 
     async def take(self, reply: "ReplyMemory", size_bytes: int) -> None:
         """Wait until ``size_bytes`` fit beside what others hold, in the order of the calls; ``reply`` holds them then.

@@ -54,7 +54,13 @@ class Rooms:
         self.all: Sequence[Room] = (
             ClusterRoom(local, self.directory, changes),
             TopicsRoom(self.directory, changes, config),
-            ConfigsRoom(self.directory, changes, config, broker_id=lambda: local.id),
+            ConfigsRoom(
+                self.directory,
+                changes,
+                config,
+                broker_id=lambda: local.id,
+                fetch_bytes_max=self.fetch_memory.reply_bytes_max,
+            ),
             ProduceRoom(local, partitions),
             FetchRoom(local, partitions, reader, self.fetch_memory),
             OffsetsRoom(partitions),

@@ -110,9 +110,9 @@ class FakeCoordinator:
                 yield reply
         finally:
             reading.cancel()
-            await asyncio.wait({reading})
             self._queues.pop(number, None)
             self._handle(Broke(number))
+            await asyncio.wait({reading})
 
     async def _read(self, number: int, requests: AsyncIterator[GroupRequest]) -> None:
         async for request in requests:

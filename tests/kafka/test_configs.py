@@ -21,6 +21,7 @@ from tests.kafka.office import Office, offices
 
 ORDERS = TopicName("kafka", "orders")
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+INT = 3
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 
@@ -130,6 +131,7 @@ async def test_a_broker_tells_its_settings_under_both_names(bed: Bed) -> None:
     assert [(s.value, s.source) for s in configs["num.partitions"].synonyms] == [("7", 4), ("4", 5)]
     assert configs["seaweedmq.kafka.partitions.default"].value == "7"
     assert configs["seaweedmq.lease.ttl.s"].value == "2.0"
+    assert configs["broker.id"].config_type == configs["node.id"].config_type == INT
     assert (configs["broker.id"].value, configs["auto.create.topics.enable"].value) == ("1", "true")
     assert configs["advertised.listeners"].value == "PLAINTEXT://broker-0:9092"
     assert len([name for name in configs if name.startswith("seaweedmq.")]) == len(fields(BrokerConfig))

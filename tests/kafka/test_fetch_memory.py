@@ -4,6 +4,7 @@ import asyncio
 
 from seaweedmq.kafka.fetch_memory import SMALL_BYTES, FetchMemory
 from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.messages import API, DescribeConfigsRequest
 from seaweedmq.model.config import MIB
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.store.memory import StorageOp
@@ -55,6 +56,25 @@ async def test_who_comes_when_little_is_left_gets_less_and_no_error(bed: Bed) ->
     assert smaller == [5, 2, 1], "each gets half of what is free"
     assert memory.used == 0
     assert len(await read(door)) == whole
+
+
+@story
+async def test_a_broker_reports_the_largest_reply_that_it_sends(bed: Bed) -> None:
+    client, _ = await filled(bed)
+    node = client.rooms.nodes.number_of(client.host.broker.id)
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=4, resource_name=str(node), configuration_keys=["fetch.max.bytes"]
+    )
+    [result] = (await client.ask(API.DESCRIBE_CONFIGS, 4, resources=[resource])).results
+    [config] = result.configs
+    found = await client.fetch("orders", 0, 0)
+    assert len(found.records) <= int(config.value) < len(found.records) + BATCH_BYTES + 100
+    assert int(config.value) == LIMIT_BYTES // 2
+    assert config.config_source == 4, "the setting is not the default"
+
+
+def test_no_reply_is_larger_than_those_of_apache_kafka() -> None:
+    assert FetchMemory(1 << 30).reply_bytes_max == 57_671_680
 
 
 @story

@@ -9,11 +9,13 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
+from seaweedmq.broker.local import LocalPartition
 from seaweedmq.codec.frame import SCHEMA_VERSION_SHIFT
 from seaweedmq.codec.kafka.header import HEADER_BYTES as BATCH_HEADER_BYTES
 from seaweedmq.codec.payload.batch import encode_frame, payload_schema
 from seaweedmq.codec.topic_schema import schema_to_bytes
 from seaweedmq.errors import StaleMetadata, Unavailable
+from seaweedmq.kafka import fetch
 from seaweedmq.kafka.partitions import LeaderHint, Partitions
 from seaweedmq.kafka.reading import PartitionReader
 from seaweedmq.kafka.wire import messages
@@ -25,6 +27,7 @@ from seaweedmq.model.files import FileKind
 from seaweedmq.model.publish import PublishFrames
 from seaweedmq.model.topic import Scaling, TopicName
 from seaweedmq.runtime.later import Later
+from seaweedmq.runtime.log_once import REJECTIONS_PAUSE_S
 from seaweedmq.runtime.turns import Turns
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import Bed, story
@@ -810,6 +813,50 @@ async def test_a_fetch_that_waits_hears_that_the_partition_moved(bed: Bed) -> No
     assert bed.loop.time() - began < 10
     successor = await leader_of(bed, [d for d in opened if d is not leader])
     assert records_of((await successor.fetch("orders", 0, 0)).records) == [(0, None, b"one")]
+
+
+@story
+async def test_partitions_that_are_unavailable_are_logged_once_a_minute(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    [client] = await doors(bed)
+    await topic(bed, client)
+    partition = client.host.broker.local.leads(ORDERS, 0)
+
+    def leads(name: TopicName, number: int) -> Any:
+        raise Unavailable(f"partition {number} of {name} has no open segment at the moment: retry")
+
+    waiting = asyncio.create_task(client.fetch("orders", 0, 0, wait_ms=60_000))
+    await asyncio.sleep(1)
+    monkeypatch.setattr(client.host.broker.local, "leads", leads)
+    monkeypatch.setattr(LocalPartition, "is_over", True)
+    partition.changed.fire()
+    assert (await waiting).error_code == Code.NOT_LEADER_OR_FOLLOWER
+    for _ in range(5):
+        assert (await client.fetch("orders", 0, 0, wait_ms=500)).error_code == Code.NOT_LEADER_OR_FOLLOWER
+    await asyncio.sleep(REJECTIONS_PAUSE_S)
+    await client.fetch("orders", 0, 0)
+    why = "partition 0 of kafka/orders has no open segment at the moment: retry"
+    assert [record.message for record in caplog.records if record.name == fetch.__name__] == [
+        f"partitions of Kafka fetches rejected: {count} since the last such line: {why}" for count in (1, 6)
+    ]
+
+
+@story
+async def test_a_partition_whose_files_take_too_long_is_logged(bed: Bed, caplog: pytest.LogCaptureFixture) -> None:
+    [client] = await doors(bed)
+    await topic(bed, client)
+    await client.produce("orders", 0, batch(b"one"))
+    partition = client.host.broker.local.leads(ORDERS, 0)
+    await bed.until(lambda: partition.open_segment.log.flushed == 1)
+    partition.open_segment.evict(1 << 30)
+    held = bed.faults.hold(StorageOp.OPEN)
+    assert (await client.fetch("orders", 0, 0)).error_code == Code.NOT_LEADER_OR_FOLLOWER
+    held.set()
+    assert [record.message for record in caplog.records if record.name == fetch.__name__] == [
+        "partitions of Kafka fetches rejected: 1 since the last such line: the records of partition 0 of kafka/orders "
+        "could not be read within 10 s, since the storage is slow or slow consumers hold kafka_fetch_bytes_max: retry"
+    ]
 
 
 @story

@@ -97,15 +97,17 @@ class GroupMembership:
     async def leave(self, timeout_s: float) -> None:
         """Commit what was acknowledged, and end the membership."""
         if self._task is not None and self._stream is not None:
-            if not self._dispatcher.is_over and self._joined.done():
-                self._commit_at = 0.0
-                self._look_after()
-                self._stream.leave()
-                await ended(self._task, timeout_s)
-                if not self._dispatcher.commits.is_empty:
-                    log.warning("%s: the last commit was not answered: its records are delivered again", self._what)
-            self._task.cancel()
-            await asyncio.wait({self._task})
+            try:
+                if not self._dispatcher.is_over and self._joined.done():
+                    self._commit_at = 0.0
+                    self._look_after()
+                    self._stream.leave()
+                    await ended(self._task, timeout_s)
+                    if not self._dispatcher.commits.is_empty:
+                        log.warning("%s: the last commit was not answered: its records are delivered again", self._what)
+            finally:
+                self._task.cancel()
+                await asyncio.wait({self._task})
         self._joined.cancel()
 
     def end(self) -> None:

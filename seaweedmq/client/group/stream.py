@@ -5,7 +5,6 @@ membership. When it breaks, the next one goes on under the same incarnation; wha
 """
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Protocol
@@ -208,8 +207,6 @@ class MemberStream:
 
 async def ended(task: "asyncio.Task[None]", timeout_s: float) -> None:
     """Wait for a task, and cancel it when it takes too long."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(timeout_s):
-            await asyncio.shield(task)
+    await asyncio.wait({task}, timeout=timeout_s)
     task.cancel()
     await asyncio.wait({task})

@@ -383,19 +383,25 @@ class GroupSubscriber(TopicReading):
             self.fail(error)
 
     async def _close(self) -> None:
-        if self._handling is not None:
-            await self._handling.finished(self._config.close_timeout_s)
+        # Each step follows, in the reverse order, if those before it fail or the end of the event loop cancels them.
+        async with contextlib.AsyncExitStack() as steps:
+            steps.callback(self._on_close, self)
+            if self._dead_letters is not None:
+                steps.push_async_callback(self._dead_letters.close)
+            steps.callback(self._dispatcher.mute)
+            steps.push_async_callback(self._membership.leave, self._config.rpc_timeout_s)
+            steps.push_async_callback(self._stop_helpers)
+            steps.push_async_callback(self._stop_readers)
+            steps.callback(self._dispatcher.close)
+            steps.callback(self._note_closed)
+            if self._handling is not None:
+                await self._handling.finished(self._config.close_timeout_s)
+
+    def _note_closed(self) -> None:
         self._closed = True
-        self._dispatcher.close()
-        await self._stop_readers()
+
+    async def _stop_helpers(self) -> None:
         helpers = list(self._helpers)
         for task in helpers:
             task.cancel()
         await asyncio.gather(*helpers, return_exceptions=True)
-        await self._membership.leave(self._config.rpc_timeout_s)
-        self._dispatcher.mute()
-        try:
-            if self._dead_letters is not None:
-                await self._dead_letters.close()
-        finally:
-            self._on_close(self)

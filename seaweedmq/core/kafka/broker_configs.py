@@ -34,11 +34,6 @@ _AS_IN_KAFKA: Mapping[str, tuple[ConfigType, Callable[[BrokerConfig], object], s
         "A connection on which nothing is said for so long is closed.",
     ),
     "delete.topic.enable": (ConfigType.BOOLEAN, lambda _: True, "Whether topics can be deleted."),
-    "fetch.max.bytes": (
-        ConfigType.INT,
-        lambda config: config.kafka_fetch_bytes_max,
-        "Bytes of all replies to Fetch that are under way together.",
-    ),
     "log.cleanup.policy": (ConfigType.LIST, lambda _: "delete", "What becomes of old records."),
     "log.flush.interval.ms": (
         ConfigType.LONG,
@@ -85,20 +80,41 @@ _AS_IN_KAFKA: Mapping[str, tuple[ConfigType, Callable[[BrokerConfig], object], s
     ),
 }
 """Name -> type, value, and what it is."""
+_FETCH_BYTES = (
+    "Largest reply to Fetch, in bytes, unless its first batch is larger: half of the memory for all replies, which "
+    "kafka_fetch_bytes_max and memory_bytes_max limit, and at most 55 MiB."
+)
 
 
-def describe_broker(config: BrokerConfig, known: Mapping[str, str]) -> list[Described]:
+def describe_broker(
+    config: BrokerConfig, known: Mapping[str, str | int | None], fetch_bytes_max: int
+) -> list[Described]:
     """All configs of a broker, by name.
 
     Args:
         config: its settings.
         known: what is told of it beside them, like its addresses.
+        fetch_bytes_max: The largest reply to Fetch, in bytes.
     """
     described = [
         _described(name, kind, _text(value(config)), _text(value(_USUAL)), about)
         for name, (kind, value, about) in _AS_IN_KAFKA.items()
     ]
-    described += [_described(name, ConfigType.STRING, value, None, "Of this broker.") for name, value in known.items()]
+    described += [
+        _described(
+            name,
+            ConfigType.INT if isinstance(value, int) else ConfigType.STRING,
+            str(value),
+            None,
+            "Of this broker.",
+        )
+        for name, value in known.items()
+    ]
+    fetch_bytes = str(fetch_bytes_max)
+    is_usual = config.kafka_fetch_bytes_max == _USUAL.kafka_fetch_bytes_max
+    described.append(
+        _described("fetch.max.bytes", ConfigType.INT, fetch_bytes, fetch_bytes if is_usual else None, _FETCH_BYTES)
+    )
     usual = asdict(_USUAL)
     described += [
         _described(

@@ -30,7 +30,6 @@ MEANT: tuple[Rule, ...] = (
     Rule("ListOffsets", "isolation_level=*: *", "as of Fetch"),
     Rule("OffsetForLeaderEpoch", "*.leader_epoch=-*: *", "Apache Kafka answers a negative epoch with itself and the "
          "start of the log: there is none, -1"),
-    Rule("DeleteRecords", "topics=twice: topics", "each topic of the request is answered, in Apache Kafka once"),
     # Metadata
     Rule("Metadata", "topics.0.name='no-such': *", "a topic is created before the answer, which has its partitions: "
          "Apache Kafka answers UNKNOWN_TOPIC_OR_PARTITION first"),
@@ -70,6 +69,10 @@ MEANT: tuple[Rule, ...] = (
     Rule("DescribeProducers", "topics.0.name=*: *.error_code", "no topic can have the name: it does not exist"),
     # Configs
     Rule("DescribeConfigs", "*: results.*.configs.seaweedmq.*", "SeaweedMQ's own"),
+    Rule("DescribeConfigs", "*: results.*.configs.fetch.max.bytes.value", "the largest reply that a broker makes: half "
+         "of the memory for all replies together, and at most the 55 MiB of Apache Kafka"),
+    Rule("DescribeConfigs", "*: results.*.configs.min.insync.replicas.config_source", "a default: Apache Kafka sets it "
+         "for the whole cluster when that is created"),
     Rule("DescribeConfigs", "*: results.*.configs.*", "brokers have configs of their own, and those of Apache Kafka's "
          "that mean something here, which are in files; topics have true values: no retention unless one is set, log "
          "files of 128 MiB and 10 minutes"),
