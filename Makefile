@@ -59,7 +59,7 @@ test-fast: setup  ## tests that start no process
 test-integration: java setup  ## tests that start etcd, brokers or Spark
 	@status=0; $(TEST) -m "integration and not measures" || status=$$?; $(TEST_ALONE) || status=$$?; exit $$status
 
-test-deep: java setup  ## property tests of files, readers and crowds of clients, 500 examples each
+test-deep: java setup  ## property tests of files, readers and crowds of clients, 500 examples each; a copy by Spark, four seeds
 	@$(TEST) -m deep --hypothesis-profile deep --timeout 3600
 
 test-clients: setup  ## Kafka clients that pip does not bring, where Maven, npm or Go are there (some 200 MB the first time)

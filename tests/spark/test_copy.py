@@ -2,7 +2,8 @@
 
 The same as the model of the whole query (``tests/spark/test_copy_model.py``, which plays a hundred seeds) and those of
 both ends (``tests/core/lineage/test_stream_model.py``, ``tests/client/publish/test_replayed.py``), with real processes:
-Spark, brokers, etcd, files and SIGKILL. A seed says where the kills and the changes fall.
+Spark, brokers, etcd, files and SIGKILL. A seed says where the kills and the changes fall. Each has all kills and all
+changes, and starts Spark six times: one is played by ``make test``, more by ``make test-deep``.
 """
 
 import contextlib
@@ -23,6 +24,7 @@ from typing import Any
 
 import psutil
 import pytest
+from hypothesis import settings
 
 import seaweedmq
 from seaweedmq.errors import StaleMetadata
@@ -35,6 +37,8 @@ from tests.support.commands import Cluster, running_cluster
 
 pytestmark = pytest.mark.integration
 
+SEEDS = 4 if settings.default.max_examples > 100 else 1
+"""The more of the profile "deep"."""
 SOURCE, COPY = "shop/orders", "shop/copies"
 ROOT = Path(__file__).parents[2]
 KEYS = 30
@@ -304,8 +308,9 @@ def everything(client: "seaweedmq.Client", topic: str) -> dict[bytes | None, lis
         return in_order(subscriber)
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_copy_is_whole_and_in_order_whatever_happens_to_its_driver_its_brokers_and_both_topics(
     seed: int, tmp_path: Path
 ) -> None:

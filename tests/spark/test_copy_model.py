@@ -1,5 +1,5 @@
 """A hundred tales of a query that copies one changing topic into another and is killed five times, and what breaks if a
-rule is broken. ``test_copy`` does the same to real processes, three times."""
+rule is broken. ``test_copy`` does the same to real processes, with one seed or a few."""
 
 import warnings
 from collections.abc import Callable
