@@ -9,6 +9,7 @@ import contextlib
 import gc
 import multiprocessing
 import random
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
@@ -115,7 +116,13 @@ class Visited:
         """Nothing at all is left of the clients once their groups have ended."""
         await self._until_left()
         assert self._files is not None
-        assert self._process.num_fds() <= self._files + SPARE_FILES
+        files = self._process.num_fds()
+        assert files <= self._files + SPARE_FILES, f"{files} files instead of {self._files}: {self._open_files()}"
+
+    def _open_files(self) -> list[tuple[str, int]]:
+        folder = Path(f"/proc/{self._process.pid}/fd")
+        kinds = Counter(re.sub(r"\d+", "N", str(fd.readlink())) for fd in folder.iterdir() if fd.is_symlink())
+        return kinds.most_common(20)
 
     async def _be_good(self) -> None:
         """Publish by either protocol."""
