@@ -23,7 +23,7 @@ class FrameAssembler:
         """Return the reply, or the frame that it completes; None while pieces of a frame are missing.
 
         Raises:
-            Corrupt, Truncated, Unsupported: If a head is no header of a frame.
+            Corrupt, Truncated, Unsupported: If the bytes of a head are not the header of a frame.
             ProtocolViolation: If what follows a head is not the payload of its frame.
         """
         if isinstance(reply, FrameHead):
