@@ -26,6 +26,11 @@ PIECE_BYTES = 1024 * KIB
 """Most of a large frame's payload in one message."""
 
 
+SENT_PIECE_BYTES = 256 * KIB
+"""Payload bytes of one message of a large frame, as this version sends it. Python and gRPC each copy a message in one
+step, for which the event loop waits: a message of ``PIECE_BYTES`` takes up to 2 ms where the memory is new."""
+
+
 Frames: TypeAlias = bytes | memoryview
 """One or more frames back to back, whole."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.frames import FrameHead, Frames
 from seaweedmq.model.topic import TopicName
 
 
@@ -44,6 +44,9 @@ class SubscribeOpen:
     skip_missing: bool = False
     """Whether the broker continues behind records that are lost, and reports their offsets with ``SubscribeSkipped``;
     else the stream ends with ``DataLoss`` there."""
+    takes_pieces: bool = False
+    """Whether the broker sends a large frame as ``FrameHead`` and then its payload in pieces, each in a message of
+    frames; else it sends every frame whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,4 +89,4 @@ class SubscribeEnd:
 SubscribeRequest: TypeAlias = SubscribeOpen | SubscribeCredit
 
 
-SubscribeReply: TypeAlias = SubscribeReady | SubscribeFrames | SubscribeSkipped | SubscribeEnd
+SubscribeReply: TypeAlias = SubscribeReady | SubscribeFrames | FrameHead | SubscribeSkipped | SubscribeEnd

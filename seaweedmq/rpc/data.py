@@ -146,6 +146,7 @@ def encode_subscribe_request(request: SubscribeRequest) -> bytes:
                     credit_bytes=request.credit_bytes,
                     topic_uid=request.topic_uid,
                     skip_missing=request.skip_missing,
+                    takes_pieces=request.takes_pieces,
                 )
             )
     except ValueError as error:
@@ -167,6 +168,7 @@ def decode_subscribe_request(data: bytes) -> SubscribeRequest:
                 credit_bytes=message.open.credit_bytes,
                 topic_uid=message.open.topic_uid,
                 skip_missing=message.open.skip_missing,
+                takes_pieces=message.open.takes_pieces,
             )
         case _:
             raise types.unknown_kind(message)
@@ -177,6 +179,8 @@ def encode_subscribe_reply(reply: SubscribeReply) -> bytes:
     match reply:
         case SubscribeFrames():
             return write_frames(reply.data)
+        case FrameHead():
+            message = data_pb2.SubscribeReply(head=reply.header)
         case SubscribeReady():
             message = data_pb2.SubscribeReply(
                 ready=data_pb2.SubscribeReady(start_offset=reply.start_offset, high_watermark=reply.high_watermark)
@@ -201,6 +205,8 @@ def decode_subscribe_reply(data: bytes) -> SubscribeReply:
     match message.WhichOneof("reply"):
         case "frames":
             return SubscribeFrames(message.frames)
+        case "head":
+            return FrameHead(message.head)
         case "ready":
             return SubscribeReady(start_offset=message.ready.start_offset, high_watermark=message.ready.high_watermark)
         case "skipped":

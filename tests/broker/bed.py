@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from seaweedmq.broker.broker import Broker
 from seaweedmq.broker.inspect import Inspection
+from seaweedmq.client.subscribe.assembler import FrameAssembler
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.paths import GROUPS
 from seaweedmq.codec.payload.batch import decode_frame, encode_frame, payload_schema
@@ -326,11 +327,20 @@ class Host:
         return Streaming(self.bed, self.api.publish)
 
     async def subscriber(
-        self, start: Start = EARLIEST, *, credit: int = 1 << 20, name: TopicName = NAME, segment: int = 0
+        self,
+        start: Start = EARLIEST,
+        *,
+        credit: int = 1 << 20,
+        name: TopicName = NAME,
+        segment: int = 0,
+        takes_pieces: bool = False,
     ) -> "Subscribing":
         """An open subscribe stream whose ``SubscribeReady`` has come."""
         stream = Streaming(self.bed, self.api.subscribe)
-        await stream.send(SubscribeOpen(topic=name, segment=segment, start=start, credit_bytes=credit))
+        opening = SubscribeOpen(
+            topic=name, segment=segment, start=start, credit_bytes=credit, takes_pieces=takes_pieces
+        )
+        await stream.send(opening)
         ready = await stream.receive()
         assert isinstance(ready, SubscribeReady), ready
         return Subscribing(stream, ready)
@@ -444,6 +454,8 @@ class Subscribing:
         self.next_offset = ready.start_offset
         self.values: list[bytes] = []
         self.received_bytes = 0
+        self.messages_bytes: list[int] = []
+        self._assembler = FrameAssembler()
         self.end: SubscribeEnd | None = None
 
     async def credit(self, size_bytes: int) -> None:
@@ -452,7 +464,12 @@ class Subscribing:
     def take(self) -> None:
         """Take in what arrived, checking that offsets leave no gap and repeat nothing."""
         while self.stream.replies:
-            reply = self.stream.replies.popleft()
+            received = self.stream.replies.popleft()
+            if isinstance(received, SubscribeFrames):
+                self.messages_bytes.append(len(received.data))
+            reply = self._assembler.add(received)
+            if reply is None:
+                continue
             if isinstance(reply, SubscribeEnd):
                 self.end = reply
                 continue

@@ -22,7 +22,7 @@ from seaweedmq.errors import (
     Unsupported,
 )
 from seaweedmq.model.config import KIB, MIB, BrokerConfig
-from seaweedmq.model.frames import PIECE_BYTES
+from seaweedmq.model.frames import SENT_PIECE_BYTES
 from seaweedmq.model.publish import FrameAck, PublishAck, PublishFrames, PublishReply, PublishRequest
 from seaweedmq.rpc.channels import wire
 from seaweedmq.rpc.channels.channel import WINDOW_BYTES, Ahead, Window
@@ -126,7 +126,7 @@ def test_of_a_large_frame_only_the_head_and_a_small_piece_wait_for_memory():
         window.sent(pieces[sent])
         sent += 1
     assert sum(pieces[:sent]) < 2 * WINDOW_BYTES
-    assert max(pieces) > PIECE_BYTES
+    assert max(pieces) > SENT_PIECE_BYTES
 
 
 # --- over a real connection -------------------------------------------------------------------------------------------

@@ -58,12 +58,21 @@ PUBLISH_REPLIES = st.one_of(
 )
 STARTS = st.builds(Start, st.sampled_from(StartKind), st.integers(-(2**63), 2**63 - 1))
 SUBSCRIBE_REQUESTS = st.one_of(
-    st.builds(SubscribeOpen, topic=NAMES, segment=U32, start=STARTS, credit_bytes=U64, topic_uid=U64),
+    st.builds(
+        SubscribeOpen,
+        topic=NAMES,
+        segment=U32,
+        start=STARTS,
+        credit_bytes=U64,
+        topic_uid=U64,
+        takes_pieces=st.booleans(),
+    ),
     st.builds(SubscribeCredit, U64),
 )
 SUBSCRIBE_REPLIES = st.one_of(
     st.builds(SubscribeReady, start_offset=U64, high_watermark=U64),
     st.builds(SubscribeFrames, PAYLOADS),
+    st.builds(FrameHead, PAYLOADS),
     st.builds(SubscribeEnd, end_offset=U64, successors=IDS),
 )
 

@@ -9,13 +9,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
-from xxhash import xxh3_64_intdigest
+from xxhash import xxh3_64
 
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.memory.shares import COPIES, STANDING_PART
 from seaweedmq.codec.frame import HEADER_BYTES, Frame, FrameHeader, decode_header
 from seaweedmq.errors import Corrupt, DeadlineExceeded, ProtocolViolation
 from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead, Frames
+from seaweedmq.runtime.buffers import allocate_buffer
 
 PIECE_TIMEOUT_S = 10.0
 """An announced frame holds memory that others wait for: a sender that is silent in the middle of it is ended."""
@@ -72,7 +73,8 @@ class Intake:
         """
         header = self.header(head)
         length, at = header.payload_length, 0
-        payload = bytearray()
+        checksum = xxh3_64()
+        payload: memoryview | None = None
         while at < length:
             expected = min(PIECE_BYTES, length - at)
             async with self._budget.holding(COPIES * expected):
@@ -82,12 +84,14 @@ class Intake:
                         f"a piece of {len(piece)} bytes came where {expected} of a frame are due: send its payload in "
                         f"pieces of {SMALL_MESSAGE_BYTES} to {PIECE_BYTES} bytes"
                     )
+                checksum.update(piece)  # of each piece, and not of all in the end: the event loop waits for it
                 at += len(piece)
                 if len(piece) == length:
-                    return _verified(head, header, memoryview(piece))
-                payload = payload or bytearray(length)
+                    return _verified(head, header, checksum.intdigest(), memoryview(piece))
+                if payload is None:
+                    payload = allocate_buffer(length)
                 payload[at - len(piece) : at] = piece
-        return _verified(head, header, memoryview(payload))
+        return _verified(head, header, checksum.intdigest(), memoryview(b"") if payload is None else payload)
 
     async def _piece(self, requests: AsyncIterator[Q], frames_of: Callable[[Q | None], Frames | None]) -> Frames:
         try:
@@ -104,8 +108,7 @@ class Intake:
         return piece
 
 
-def _verified(head: FrameHead, header: FrameHeader, payload: memoryview) -> Frame:
-    checksum = xxh3_64_intdigest(payload)
+def _verified(head: FrameHead, header: FrameHeader, checksum: int, payload: memoryview) -> Frame:
     if checksum != header.payload_checksum:
         raise Corrupt(
             f"payload checksum {checksum:016x} instead of {header.payload_checksum:016x}; the payload was damaged, "

@@ -10,7 +10,7 @@ from seaweedmq.core.segment.follower_progress import FollowerProgress
 from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
 from seaweedmq.errors import DeadlineExceeded, ProtocolViolation, SeaweedMQError, Unavailable
 from seaweedmq.model.calls import NoteProgress
-from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead
+from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, SENT_PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead
 from seaweedmq.model.replication import ReplicateFrames, ReplicateOpen, ReplicateRequest
 from seaweedmq.ports import BrokerApi
 from seaweedmq.rpc.frames import pack_frames
@@ -170,7 +170,8 @@ class FollowerLink:
             message_bytes_max = self._message_bytes_max if is_large else SMALL_MESSAGE_BYTES
             try:
                 entries = self._log.entries_from(sent, min(SEND_BYTES, message_bytes_max))
-                for request in _messages(entries, message_bytes_max, PIECE_BYTES if is_large else SMALL_MESSAGE_BYTES):
+                piece_bytes = SENT_PIECE_BYTES if is_large else SMALL_MESSAGE_BYTES
+                for request in _messages(entries, message_bytes_max, piece_bytes):
                     yield request
             finally:
                 if is_large:

@@ -1,13 +1,14 @@
 """The native door for subscribers: a stream of one segment's frames, never more than the client has credit for."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 
 from seaweedmq.broker.memory.sending import STALL_S, Sending
 from seaweedmq.broker.memory.shares import BrokerMemory
 from seaweedmq.broker.serve.lookup import Found, Lookup
-from seaweedmq.broker.serve.tail import Standing, Tail, Tails, Taken
+from seaweedmq.broker.serve.tail import Standing, Tail, Tails
+from seaweedmq.codec.frame import HEADER_BYTES, split_payload
 from seaweedmq.errors import (
     Closed,
     DataLoss,
@@ -16,7 +17,7 @@ from seaweedmq.errors import (
     SeaweedMQError,
     fresh,
 )
-from seaweedmq.model.frames import SMALL_MESSAGE_BYTES
+from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, SENT_PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead, Frames
 from seaweedmq.model.subscribe import (
     Start,
     StartKind,
@@ -60,7 +61,7 @@ class SubscribeService:
         credit = _Credit(opening.credit_bytes)
         reading = asyncio.create_task(credit.read(requests), name=f"credit for {found.segment}")
         try:
-            async with aclosing(self._deliver(tail, credit, opening.skip_missing)) as replies:
+            async with aclosing(self._deliver(tail, credit, opening)) as replies:
                 async for reply in replies:
                     yield reply
                     del reply  # a paused stream holds nothing
@@ -68,7 +69,9 @@ class SubscribeService:
             reading.cancel()
             await asyncio.wait({reading})
 
-    async def _deliver(self, tail: Tail, credit: "_Credit", skip_missing: bool) -> AsyncGenerator[SubscribeReply, None]:
+    async def _deliver(
+        self, tail: Tail, credit: "_Credit", opening: SubscribeOpen
+    ) -> AsyncGenerator[SubscribeReply, None]:
         try:
             while (standing := await tail.look()) is not Standing.ENDED:
                 credit.check()
@@ -83,7 +86,7 @@ class SubscribeService:
                 try:
                     is_ready = await tail.ready()
                 except DataLoss as loss:
-                    if not skip_missing:
+                    if not opening.skip_missing:
                         raise
                     skipped = await tail.skip(loss)
                     yield SubscribeSkipped(start_offset=skipped.start, end_offset=skipped.stop)
@@ -91,18 +94,22 @@ class SubscribeService:
                 if is_ready:
                     size, held = await self._memory_for(tail, credit)
                     with self.sending.writing(held), _passing_on(tail):
-                        if (message := _message(tail.take(size))) is not None:
-                            credit.spend(len(message.data))
-                            yield message
-                    del message
+                        taken = tail.take(size)
+                        if taken is not None:
+                            credit.spend(sum(map(len, taken.parts)))
+                            for message in _messages(taken.parts, in_pieces=opening.takes_pieces):
+                                yield message
+                                del message
+                    del taken
             yield SubscribeEnd(end_offset=tail.found.high_watermark, successors=tail.found.segment.successors)
         finally:
             await tail.close()
 
     async def _memory_for(self, tail: Tail, credit: "_Credit") -> tuple[int, int]:
-        """Bytes of the next message, and what is held for it: at once as large as credit allows; else small ones go at
-        any time, and a large frame when there is memory."""
-        size = tail.next_bytes(credit.bytes)
+        """Bytes of the next frames, and what is held for them: at once as much as credit and one message allow; else
+        small messages go at any time, and a large frame when there is memory. A larger frame than fits one message is
+        alone."""
+        size = tail.next_bytes(min(LARGE_MESSAGE_BYTES, credit.bytes))
         held = self.sending.take_now(size)
         if held is None:
             size = tail.next_bytes(min(SMALL_MESSAGE_BYTES, credit.bytes))
@@ -136,9 +143,20 @@ class SubscribeService:
         return max(start.value, earliest)
 
 
-def _message(taken: Taken | None) -> SubscribeFrames | None:
-    """A copy of its own: what was read may go, and the log forget, while it is written."""
-    return None if taken is None else SubscribeFrames(pack_frames(taken.parts))
+def _messages(parts: Sequence[Frames], *, in_pieces: bool) -> Iterator[SubscribeFrames | FrameHead]:
+    """Return one message, or a frame that is too large for one as head and pieces.
+
+    One message is a copy: what was read may go, and the log forget, while it is written. A large frame stays where it
+    is until its last piece is written; the memory that is held for it covers it.
+    """
+    if not in_pieces or sum(map(len, parts)) <= LARGE_MESSAGE_BYTES:
+        yield SubscribeFrames(pack_frames(parts))
+        return
+    first = memoryview(parts[0])
+    payload = first[HEADER_BYTES:] if len(parts) == 1 else parts[1]
+    yield FrameHead(bytes(first[:HEADER_BYTES]))
+    for piece in split_payload(payload, SENT_PIECE_BYTES):
+        yield SubscribeFrames(piece)
 
 
 @contextmanager

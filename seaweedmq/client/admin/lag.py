@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.cluster.conversation import conversation
 from seaweedmq.client.retry import retrying
+from seaweedmq.client.subscribe.assembler import FrameAssembler
 from seaweedmq.codec.frame import FLAG_TIMESTAMP, Frame, split_frames
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.codec.topic_schema import schema_from_bytes
@@ -96,6 +97,7 @@ async def _read(cluster: Cluster, topic: TopicDescription, number: int, start: S
         start=start,
         credit_bytes=CREDIT_BYTES,
         topic_uid=topic.topic.uid,
+        takes_pieces=True,
     )
     async with conversation(cluster, address, lambda api: api.subscribe(_only(opening)), str(segment)) as talk:
         talk.expect(cluster.config.rpc_timeout_s)
@@ -104,13 +106,14 @@ async def _read(cluster: Cluster, topic: TopicDescription, number: int, start: S
 
 async def _read_first(replies: AsyncIterator[SubscribeReply], topic: TopicDescription) -> int | None:
     begin = 0
+    assembler = FrameAssembler()
     async for reply in replies:
-        match reply:
+        match assembler.add(reply):
             case SubscribeReady(start_offset=begin, high_watermark=end):
                 if begin >= end:
                     return None
-            case SubscribeFrames():
-                for frame in split_frames(reply.data):
+            case SubscribeFrames(data):
+                for frame in split_frames(data):
                     if frame.header.end_offset > begin:
                         return _timestamp_us(frame, begin, topic)
             case SubscribeEnd():

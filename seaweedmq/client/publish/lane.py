@@ -26,7 +26,7 @@ from seaweedmq.errors import (
 )
 from seaweedmq.model.config import KIB
 from seaweedmq.model.description import TopicDescription
-from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, FrameHead, Frames
+from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, SENT_PIECE_BYTES, FrameHead, Frames
 from seaweedmq.model.publish import (
     PublishAck,
     PublishFrames,
@@ -293,5 +293,5 @@ class Lane:
 def in_pieces(frame: Frames) -> Iterator[PublishRequest]:
     """A frame that is too large for one message."""
     yield FrameHead(bytes(frame[:HEADER_BYTES]))
-    for piece in split_payload(memoryview(frame)[HEADER_BYTES:], PIECE_BYTES):
+    for piece in split_payload(memoryview(frame)[HEADER_BYTES:], SENT_PIECE_BYTES):
         yield PublishFrames(piece)

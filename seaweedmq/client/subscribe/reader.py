@@ -14,6 +14,7 @@ import pyarrow as pa
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.cluster.conversation import Conversation, conversation
 from seaweedmq.client.retry import retrying
+from seaweedmq.client.subscribe.assembler import FrameAssembler
 from seaweedmq.client.subscribe.credit import Credit
 from seaweedmq.client.subscribe.cursor import Cursor
 from seaweedmq.client.subscribe.messages import Arrived, Origin
@@ -205,9 +206,13 @@ class SegmentReader:
         self._give_credit = asyncio.Event()
         requests = self._requests(cursor.start, topic_uid, self._give_credit)
         ready = False
+        assembler = FrameAssembler()
         try:
             async with self._conversation(address, requests) as talk:
-                async for reply in talk.replies:
+                async for received in talk.replies:
+                    reply = assembler.add(received)
+                    if reply is None:
+                        continue
                     if isinstance(reply, SubscribeFrames):
                         self._receive(reply)
                         self._got_frames = True
@@ -266,6 +271,7 @@ class SegmentReader:
             credit_bytes=self._credit.open(self._owner.share_bytes()),
             topic_uid=topic_uid,
             skip_missing=self._owner.skips_missing,
+            takes_pieces=True,
         )
         while True:
             await give_credit.wait()

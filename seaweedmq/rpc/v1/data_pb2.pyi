@@ -301,6 +301,7 @@ class SubscribeOpen(_message.Message):
     CREDIT_BYTES_FIELD_NUMBER: _builtins.int
     TOPIC_UID_FIELD_NUMBER: _builtins.int
     SKIP_MISSING_FIELD_NUMBER: _builtins.int
+    TAKES_PIECES_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """"namespace/name" """
     segment: _builtins.int
@@ -314,6 +315,10 @@ class SubscribeOpen(_message.Message):
     """Whether the broker continues behind records that are lost, and reports them with SubscribeSkipped. Else the stream
     ends with the error DATA_LOSS there.
     """
+    takes_pieces: _builtins.bool
+    """Whether the client takes a large frame as SubscribeReply.head and then its payload in pieces. Else the broker sends
+    every frame whole, and needs more time at once and more memory for that.
+    """
     @_builtins.property
     def start(self) -> _types_pb2.Start: ...
     def __init__(
@@ -325,10 +330,11 @@ class SubscribeOpen(_message.Message):
         credit_bytes: _builtins.int = ...,
         topic_uid: _builtins.int = ...,
         skip_missing: _builtins.bool = ...,
+        takes_pieces: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["start", b"start"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["credit_bytes", b"credit_bytes", "segment", b"segment", "skip_missing", b"skip_missing", "start", b"start", "topic", b"topic", "topic_uid", b"topic_uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["credit_bytes", b"credit_bytes", "segment", b"segment", "skip_missing", b"skip_missing", "start", b"start", "takes_pieces", b"takes_pieces", "topic", b"topic", "topic_uid", b"topic_uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -362,7 +368,12 @@ class SubscribeReply(_message.Message):
     FRAMES_FIELD_NUMBER: _builtins.int
     END_FIELD_NUMBER: _builtins.int
     SKIPPED_FIELD_NUMBER: _builtins.int
+    HEAD_FIELD_NUMBER: _builtins.int
     frames: _builtins.bytes
+    head: _builtins.bytes
+    """The header of a large frame. Its payload follows in messages with frames, each with a part of it, before anything
+    else. Only sent to a client that takes pieces.
+    """
     @_builtins.property
     def ready(self) -> Global___SubscribeReady: ...
     @_builtins.property
@@ -376,12 +387,13 @@ class SubscribeReply(_message.Message):
         frames: _builtins.bytes = ...,
         end: Global___SubscribeEnd | None = ...,
         skipped: Global___SubscribeSkipped | None = ...,
+        head: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "frames", b"frames", "ready", b"ready", "reply", b"reply", "skipped", b"skipped"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "frames", b"frames", "head", b"head", "ready", b"ready", "reply", b"reply", "skipped", b"skipped"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "frames", b"frames", "ready", b"ready", "reply", b"reply", "skipped", b"skipped"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "frames", b"frames", "head", b"head", "ready", b"ready", "reply", b"reply", "skipped", b"skipped"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_reply: _TypeAlias = _typing.Literal["ready", "frames", "end", "skipped"]  # noqa: Y015
+    _WhichOneofReturnType_reply: _TypeAlias = _typing.Literal["ready", "frames", "end", "skipped", "head"]  # noqa: Y015
     _WhichOneofArgType_reply: _TypeAlias = _typing.Literal["reply", b"reply"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_reply) -> _WhichOneofReturnType_reply | None: ...
 

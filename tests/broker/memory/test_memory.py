@@ -17,7 +17,7 @@ from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import DeadlineExceeded, ResourceExhausted, StorageFailed
 from seaweedmq.model.calls import MoveSegment
 from seaweedmq.model.config import KIB, MIB
-from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead
+from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, SENT_PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead
 from seaweedmq.model.publish import PublishFrames
 from seaweedmq.model.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import Durability
@@ -254,6 +254,29 @@ async def test_a_large_frame_comes_in_pieces_and_is_stored_as_it_was(bed: Bed, s
     assert len(got[0]) >= size - 1 > len(got[1])
     await publisher.stream.close()
     await bed.until(lambda: host.inspect.memory.intake.used == 0)
+
+
+@pytest.mark.parametrize("is_in_memory", [True, False])
+@story
+async def test_a_large_frame_is_sent_in_pieces_to_a_subscriber_that_takes_them(bed: Bed, is_in_memory: bool) -> None:
+    (host,) = await bed.cluster(1, LARGE)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.store()
+    for request in in_pieces(publisher.frame(size=3_000_000)):
+        await publisher.stream.send(request)
+    await publisher.acks(1)
+    await publisher.store()
+    log = host.inspect.segments[NAME, 0].log
+    await bed.until(lambda: log.flushed == log.end)
+    if not is_in_memory:
+        host.inspect.memory.logs.give(log.evict(1 << 30))
+    reader = await host.subscriber(credit=16 * MIB, takes_pieces=True)
+    old = await host.subscriber(credit=16 * MIB)
+    assert await reader.until(log.end) == await old.until(log.end)
+    assert max(reader.messages_bytes) == SENT_PIECE_BYTES
+    assert max(old.messages_bytes) > 2_900_000
+    await bed.until(lambda: host.inspect.memory.sending.used == 0)
 
 
 @story
