@@ -47,7 +47,7 @@ async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[R]], turn: 
 
     async def work_on() -> None:
         for number, item in left:
-            await turn.pause()  # before the first, too: all tasks begin in one iteration of the loop
+            await turn.pause()  # also before the first: all tasks begin in one iteration of the loop
             made[number] = await work(item)
 
     # Not a task for each item: there may be thousands.

@@ -15,7 +15,7 @@ from tests.client.fake_broker import FakeCluster
 TOPIC = "shop/orders"
 GROUP = "billing"
 NAMES = "close ", "contact ", "keeping ", "membership ", "reader "
-"""How the names of a member's tasks begin."""
+"""The first words of the names of a member's tasks."""
 SETTLED_S = 60.0
 """Longer than any timeout of a close."""
 
@@ -33,7 +33,7 @@ class Joined:
         return asyncio.all_tasks() - self._before - {asyncio.current_task()}
 
     async def has_left(self) -> bool:
-        """Whether it is no member any more, and has no tasks, once all timeouts are over."""
+        """Whether it has left the group and has no tasks, once all timeouts are over."""
         await asyncio.sleep(SETTLED_S)
         assert not self.tasks()
         return self.subscriber.is_closed and not self.coordinator.group.record.members
