@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from seaweedmq.model.files import FileKind
 from seaweedmq.storage.tables.delta import reconcile
 from tests.cli.test_usage import Here
 from tests.cli.test_usage import here as here
-from tests.support.commands import COMMAND, run, run_several
+from tests.support.commands import COMMAND, SeveralRun, run, several
 from tests.support.topic_files import TopicFiles
 
 WITHOUT_SPARK = """
@@ -38,6 +39,12 @@ importlib.metadata.version = version
 @pytest.fixture
 def orders(tmp_path: Path) -> TopicFiles:
     return TopicFiles(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def run_several() -> Iterator[SeveralRun]:
+    with several() as run_all:
+        yield run_all
 
 
 @pytest.mark.parametrize("command", ["compact", "verify", "rebuild", "history"])
@@ -132,7 +139,9 @@ def test_tables_are_compacted_and_verified_and_a_difference_ends_with_status_1(o
 
 @pytest.mark.integration
 @pytest.mark.timeout(600)
-def test_a_damaged_delta_log_is_named_and_made_again_from_the_tables_and_nothing_is_lost(orders: TopicFiles) -> None:
+def test_a_damaged_delta_log_is_named_and_made_again_from_the_tables_and_nothing_is_lost(
+    orders: TopicFiles, run_several: SeveralRun
+) -> None:
     for n in range(0, 80, 20):
         orders.table(n, n + 20)
         reconcile(orders.root, orders.topic)
@@ -170,7 +179,9 @@ def test_a_damaged_delta_log_is_named_and_made_again_from_the_tables_and_nothing
 
 @pytest.mark.integration
 @pytest.mark.timeout(300)
-def test_tables_that_were_deleted_and_damaged_are_made_again_from_their_logs(orders: TopicFiles) -> None:
+def test_tables_that_were_deleted_and_damaged_are_made_again_from_their_logs(
+    orders: TopicFiles, run_several: SeveralRun
+) -> None:
     deleted, damaged = (orders.table(n, n + 20, keep_log=True) for n in (0, 20))
     orders.table(40, 60)
     (orders.root / deleted.path).unlink()

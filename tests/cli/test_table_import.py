@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import seaweedmq
-from tests.support.commands import Done, run_several, running_cluster
+from tests.support.commands import Done, SeveralRun, running_cluster, several
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -36,11 +36,12 @@ class Target:
     storage: Path
     bootstrap: str
     client: seaweedmq.Client
+    run_several: SeveralRun
 
     def imports(self, *commands: tuple[str, ...]) -> list[Done]:
-        """`table import` with each of these arguments, in one process, whose stdout and stderr are no terminals."""
+        """`table import` with each of these arguments, in the one process of this module, which has no terminal."""
         given = ("--storage", str(self.storage), "--bootstrap", self.bootstrap, "--master", "local[2]")
-        return run_several(*(("table", "import", *command, *given) for command in commands))
+        return self.run_several(*(("table", "import", *command, *given) for command in commands))
 
     def table(self, topic: str) -> pa.Table:
         """All records."""
@@ -55,8 +56,12 @@ class Target:
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     data = tmp_path_factory.mktemp("import") / "data"
-    with running_cluster(data) as cluster, seaweedmq.connect(cluster.addresses) as client:
-        yield Target(data / "storage", cluster.addresses, client)
+    with (
+        running_cluster(data) as cluster,
+        seaweedmq.connect(cluster.addresses) as client,
+        several() as run_several,
+    ):
+        yield Target(data / "storage", cluster.addresses, client, run_several)
 
 
 def written(path: Path, rows: pa.Table) -> str:

@@ -2,8 +2,8 @@
 
 The same as the model of the whole query (``tests/spark/test_copy_model.py``, which plays a hundred seeds) and those of
 both ends (``tests/core/lineage/test_stream_model.py``, ``tests/client/publish/test_replayed.py``), with real processes:
-Spark, brokers, etcd, files and SIGKILL. The kills and the changes fall where a seed has them. Each has all kills and all
-changes, and starts Spark six times: one is played by ``make test``, more by ``make test-deep``.
+Spark, brokers, etcd, files and SIGKILL. A seed decides when the kills and the changes happen. Each has all kills and
+all changes, and starts Spark six times: one is played by ``make test``, more by ``make test-deep``.
 """
 
 import contextlib

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,16 +49,33 @@ def run(*arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = Non
     return Done(done.returncode, done.stdout, done.stderr.decode())
 
 
-def run_several(*commands: Sequence[str]) -> list[Done]:
-    """Run commands to their ends, one after another in one process: what each costs on Spark is mostly its start."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.support.several_commands"],
-        input=json.dumps(commands),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return [Done(status, out.encode(), err) for status, out, err in json.loads(done.stdout)]
+SeveralRun = Callable[..., list[Done]]
+"""Runs commands to their ends, one after another: each argument has those of a command."""
+
+
+@contextlib.contextmanager
+def several() -> Iterator[SeveralRun]:
+    """Run all commands in one process, as long as the ``with`` block runs: Java starts once, and takes most of the time
+    of a command on Spark.
+    """
+    command = [sys.executable, "-m", "tests.support.several_commands"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        asked, told = process.stdin, process.stdout
+        assert asked is not None
+        assert told is not None
+
+        def run_all(*commands: Sequence[str]) -> list[Done]:
+            print(json.dumps(commands), file=asked, flush=True)
+            line = told.readline()
+            assert line, f"the process of the commands ended with status {process.wait()}"
+            return [Done(status, out.encode(), err) for status, out, err in json.loads(line)]
+
+        try:
+            yield run_all
+            asked.close()
+            assert process.wait(TIMEOUT_S) == 0
+        finally:
+            process.kill()
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
-"""Runs commands one after another in one process, which has to start Java only once, for ``commands.run_several``.
+"""Runs commands one after another in one process, which has to start Java only once, for ``commands.several``.
 
-Reads their arguments from stdin, as JSON, and writes the status of each and what it said.
+Each line of stdin has the arguments of some commands, as JSON. A line of stdout answers it: the status of each and what
+it said.
 """
 
 import json
@@ -40,5 +41,5 @@ def outcome(arguments: list[str]) -> tuple[int | str, str, str]:
 
 
 if __name__ == "__main__":
-    done = [outcome(arguments) for arguments in json.load(sys.stdin)]
-    print(json.dumps(done))
+    for line in sys.stdin:
+        print(json.dumps([outcome(arguments) for arguments in json.loads(line)]), flush=True)
