@@ -10,6 +10,8 @@ from hypothesis import settings
 
 # Spark starts its JVM by fork, from a process in which gRPC is at work: what gRPC does in the child then may end it.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+# Java compiles for runs that are longer than those of tests, and takes twice the CPU with it.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 from seaweedmq.coordination.local import LocalEtcd
 from tests.support.etcd import running_etcd
