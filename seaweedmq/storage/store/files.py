@@ -48,7 +48,7 @@ from seaweedmq.storage.store.directory import (
     sweep_pruned,
 )
 from seaweedmq.storage.store.faults import NO_SPACE, storage_failed
-from seaweedmq.storage.store.file_handles import FileLogReader, FileLogWriter, open_input
+from seaweedmq.storage.store.file_handles import FileLogReader, FileLogWriter, open_descriptor, open_input
 from seaweedmq.storage.store.kept import sweep_kept
 from seaweedmq.storage.store.marker import RootGuard
 from seaweedmq.storage.store.removed import record_removed, scan_removed, sweep_removed
@@ -141,8 +141,7 @@ class FileSegmentStore:
             return fd
 
         try:
-            # It verifies the marker itself: a descriptor is not to be lost.
-            fd = await self._run(self._writes, "create log file", self.root / relative, create, verify_after=False)
+            fd = await self._open(self._writes, "create log file", self.root / relative, create)
         except FileExistsError:
             raise AlreadyExists(
                 f"log file {relative} exists: every writer has its own name and begins a file at an offset once"
@@ -184,8 +183,18 @@ class FileSegmentStore:
 
     async def open(self, file: SegmentFile) -> FileLogReader:
         path = self.root / file.path
+
+        def open_verified() -> int:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                self._guard.verify()
+            except StorageFailed:
+                os.close(fd)
+                raise
+            return fd
+
         try:
-            fd = await self._run(self._reads, "open", path, lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            fd = await self._open(self._reads, "open", path, open_verified)
         except FileNotFoundError:
             raise NotFound(f"{file.path} is gone: list the segment's files again") from None
         return FileLogReader(file.path, fd, self._reads)
@@ -405,7 +414,15 @@ class FileSegmentStore:
         self, pool: ThreadPoolExecutor, action: str, path: Path, call: Callable[[], T], *, verify_after: bool = True
     ) -> T:
         """Run a blocking call. A file that exists or is missing is for the caller to judge, while the root is there."""
+        guarded = self._guarded(action, path, call, verify_after=verify_after)
+        return await asyncio.get_running_loop().run_in_executor(pool, guarded)
 
+    async def _open(self, pool: ThreadPoolExecutor, action: str, path: Path, call: Callable[[], int]) -> int:
+        """The same for a call that opens a descriptor. It verifies the marker itself, and closes what it opened if the
+        marker is gone: else the descriptor would be lost."""
+        return await open_descriptor(pool, self._guarded(action, path, call, verify_after=False))
+
+    def _guarded(self, action: str, path: Path, call: Callable[[], T], *, verify_after: bool) -> Callable[[], T]:
         def guarded() -> T:
             try:
                 self._guard.verify()
@@ -421,7 +438,7 @@ class FileSegmentStore:
             except OSError as e:
                 raise storage_failed(action, str(path), e) from e
 
-        return await asyncio.get_running_loop().run_in_executor(pool, guarded)
+        return guarded
 
     async def _of_marker(self, action: str, call: Callable[[], T]) -> T:
         """Run a blocking call that needs no marker."""
