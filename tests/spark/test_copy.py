@@ -51,10 +51,13 @@ CHANGES_MAX = 100
 SETTINGS = {
     "log_roll_age_s": 0.5,
     "maintenance_interval_s": 0.2,
-    "log_grace_s": 0.5,
+    "log_grace_s": 60.0,
     "conversion_delay_s_max": 0.1,
 }
-"""Logs become tables and go while a batch is read: what is repeated is read from other files."""
+"""Logs become tables while a batch is read: what is repeated is read from other files. Logs stay for longer than a
+driver takes to start again, a minute on a slow machine: tables do not say who published their rows, and a batch that
+was begun into a segment whose brokers have died is looked up in its logs.
+"""
 
 
 class Point(Enum):
