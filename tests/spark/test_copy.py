@@ -55,8 +55,8 @@ SETTINGS = {
     "conversion_delay_s_max": 0.1,
 }
 """Logs become tables while a batch is read: what is repeated is read from other files. Logs stay for longer than a
-driver takes to start again, a minute on a slow machine: tables do not say who published their rows, and a batch that
-was begun into a segment whose brokers have died is looked up in its logs.
+driver takes to start again, a minute on a slow machine: tables do not hold their rows' producers, and a batch that was
+begun into a segment whose brokers have died is looked up in its logs.
 """
 
 

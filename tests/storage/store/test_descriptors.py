@@ -1,9 +1,9 @@
-"""Descriptors of the file store are closed, wherever the caller is cancelled and whatever fails."""
+"""Descriptors of the file store are closed, wherever the caller is cancelled, and if the storage is lost."""
 
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,6 @@ import pytest
 from seaweedmq.errors import StorageFailed
 from seaweedmq.storage.store.files import FileSegmentStore
 from tests.support.segments import begin_log, write_log
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
-    root = tmp_path / "root"
-    root.mkdir()
-    made = FileSegmentStore(root)
-    yield made
-    await made.close()
 
 
 class Held:

@@ -4,7 +4,7 @@ import errno
 import logging
 import os
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,6 @@ from seaweedmq.errors import InvalidArgument, StorageFailed
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.files import FileSegmentStore, open_store
 from tests.support.segments import NAME, begin_log, make_topic, write_log
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
-    root = tmp_path / "root"
-    root.mkdir()
-    made = FileSegmentStore(root)
-    yield made
-    await made.close()
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: int, after_bytes: int | None = None) -> None:
