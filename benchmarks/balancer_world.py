@@ -26,7 +26,7 @@ from seaweedmq.core.balance.decide import (
 from seaweedmq.core.lineage.allocation import RATE_COST_BYTES, SEGMENT_COST, Candidate, place
 from seaweedmq.core.lineage.repair import Repair, reinforcements, repairs
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, SegmentLoad
-from seaweedmq.model.ring import HISTOGRAM_BUCKETS, RING_SLOTS_MAX, WHOLE_RING, KeyRange, even_ranges, is_partition
+from seaweedmq.model.ring import HISTOGRAM_BUCKETS, RING_SLOTS_MAX, WHOLE_RING, KeyRange, covers_ring, even_ranges
 from seaweedmq.model.segment import Segment, SegmentId, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 
@@ -341,4 +341,4 @@ class World:
         """The open segments of every topic partition the ring."""
         for name in self.topics:
             ranges = [segment.slots for segment in self.of(name)]
-            assert is_partition(ranges, WHOLE_RING), f"{name}: {[f'{r}' for r, _ in pairwise(ranges)]}"
+            assert covers_ring(ranges, WHOLE_RING), f"{name}: {[f'{r}' for r, _ in pairwise(ranges)]}"

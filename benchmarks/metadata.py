@@ -20,8 +20,8 @@ from seaweedmq.coordination.description import describe
 from seaweedmq.coordination.memory import MemoryMetaServer, MemoryMetaStore
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.lineage.pruning import is_older, trimmable
-from seaweedmq.core.lineage.topology import Sealing, new_topic, succeed
-from seaweedmq.model.description import ALL, OPEN, Which
+from seaweedmq.core.lineage.topology import SegmentEnd, new_topic, succeed
+from seaweedmq.model.description import ALL, OPEN, SegmentSelection
 from seaweedmq.model.segment import ProducerSequence
 from seaweedmq.model.topic import TopicName, TopicSpec
 from seaweedmq.ports import Put
@@ -67,7 +67,7 @@ async def _mirrored(sealed: int) -> tuple[ClusterView, int]:
     puts: dict[str, bytes] = {}
     topic = change.topic
     for number in range(sealed):
-        end = Sealing(segment=last, end_offset=1_000 * number, epoch=1, sequences=sequences)
+        end = SegmentEnd(segment=last, end_offset=1_000 * number, epoch=1, sequences=sequences)
         step = succeed(topic, [end], ranges=[last.slots], placement=[("b-12345678",)], now_us=number + 2)
         topic, last = step.topic, step.segments[-1]
         puts |= {keys.segment_key(NAME, s.id): segment_to_json(s) for s in step.segments}
@@ -86,7 +86,7 @@ async def _mirrored(sealed: int) -> tuple[ClusterView, int]:
     return view, size_bytes
 
 
-def _described(view: ClusterView, which: Which) -> int:
+def _described(view: ClusterView, which: SegmentSelection) -> int:
     """Bytes of the answer."""
     return len(write_description(describe(view, NAME, which)).SerializeToString())
 

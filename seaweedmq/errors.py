@@ -111,7 +111,7 @@ class Conflict(Unavailable):
     """The metadata moved on between reading and writing: read again, then retry. Nothing was written."""
 
 
-class Refused(Unavailable):
+class ConnectionRefused(Unavailable):
     """Nobody listens at a broker's address: found out on this side, at once."""
 
 

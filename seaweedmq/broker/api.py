@@ -4,14 +4,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from typing import Any, TypeVar
 
 from seaweedmq.broker.cluster_status import StatusService, leader_status
-from seaweedmq.broker.drain import Draining
-from seaweedmq.broker.forward import Forwarding
-from seaweedmq.broker.groups.opening import checked, with_first
+from seaweedmq.broker.drainer import Drainer
+from seaweedmq.broker.groups.join_request import checked, with_first
 from seaweedmq.broker.leader.leader import Leader
+from seaweedmq.broker.leader_forwarder import LeaderForwarder
 from seaweedmq.broker.segment.follower import FollowerService
 from seaweedmq.broker.segment.owned import OwnedSegments
 from seaweedmq.broker.serve.describe import Descriptions
-from seaweedmq.broker.serve.kafka_groups import KAFKA_GROUP_CALLS, KafkaGroups
+from seaweedmq.broker.serve.kafka_group_router import KAFKA_GROUP_CALLS, KafkaGroupRouter
 from seaweedmq.broker.serve.publish import PublishService
 from seaweedmq.broker.serve.subscribe import SubscribeService
 from seaweedmq.errors import ProtocolViolation, Unavailable
@@ -126,9 +126,9 @@ class PassedOn:
     def __init__(
         self,
         local: Local,
-        forward: Forwarding,
-        draining: Draining,
-        kafka_groups: KafkaGroups,
+        forward: LeaderForwarder,
+        draining: Drainer,
+        kafka_groups: KafkaGroupRouter,
         check_admission: Callable[[], None],
     ) -> None:
         """``check_admission`` raises the reason while this broker may serve nothing."""
@@ -188,9 +188,9 @@ class Api(PassedOn):
         subscribe: SubscribeService,
         followers: Callable[[], FollowerService],
         leader: Callable[[], Leader],
-        forward: Forwarding,
-        draining: Draining,
-        kafka_groups: KafkaGroups,
+        forward: LeaderForwarder,
+        draining: Drainer,
+        kafka_groups: KafkaGroupRouter,
         status: StatusService,
         check_admission: Callable[[], None],
     ) -> None:

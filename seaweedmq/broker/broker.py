@@ -9,27 +9,27 @@ from seaweedmq.broker.admission import Admission
 from seaweedmq.broker.api import Api, Local
 from seaweedmq.broker.cluster_status import StatusService
 from seaweedmq.broker.confirmed_clock import ConfirmedClock
-from seaweedmq.broker.contacts import Contacts
-from seaweedmq.broker.drain import Draining
-from seaweedmq.broker.forward import Forwarding
+from seaweedmq.broker.drainer import Drainer
+from seaweedmq.broker.incarnation import Incarnation, IncarnationParts, make_incarnation
 from seaweedmq.broker.inspect import Inspection
+from seaweedmq.broker.leader_forwarder import LeaderForwarder
 from seaweedmq.broker.local import LocalBroker
 from seaweedmq.broker.membership import Membership
-from seaweedmq.broker.memory.shares import COPIES, BrokerMemory, StreamMemory
+from seaweedmq.broker.memory.broker_memory import COPIES, BrokerMemory, StreamMemory
+from seaweedmq.broker.peer_connections import PeerConnections
 from seaweedmq.broker.readiness import START, STOP, Readiness, follow_lease
 from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.broker.segment.fsync import SyncRounds
 from seaweedmq.broker.segment.owned import OwnedSegments, OwningTerm
 from seaweedmq.broker.segment.suspicions import Suspicions
 from seaweedmq.broker.serve.describe import Descriptions
-from seaweedmq.broker.serve.kafka_groups import KafkaGroups
+from seaweedmq.broker.serve.kafka_group_router import KafkaGroupRouter
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.broker.serve.publish import PublishService
 from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.broker.serve.start_offsets import StartOffsets
 from seaweedmq.broker.serve.subscribe import SubscribeService
 from seaweedmq.broker.serve.tail import Tails
-from seaweedmq.broker.term import Term, TermParts, make_term
 from seaweedmq.broker.upkeep.storage_space import SpaceGuard
 from seaweedmq.coordination.observed import ObservedMetaStore
 from seaweedmq.coordination.session import Session, Standby
@@ -42,7 +42,7 @@ from seaweedmq.model.calls import ReportEmptied, ReportSuspicions
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.kafka_group_admin import groups_topic
 from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentStore, TableConverter
-from seaweedmq.runtime.log_together import LogTogether
+from seaweedmq.runtime.grouped_logger import GroupedLogger
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.runtime.supervision import Supervisor
@@ -105,12 +105,12 @@ class Broker:
             meta=meta, store=store, rng=env.rng, address=address, readiness=self.readiness, halted=self._halt
         )
         self._view = ClusterView(meta, env.rng, self._admission.recognizes)
-        self._contacts = Contacts(self._view, dialer)
+        self._contacts = PeerConnections(self._view, dialer)
         self._memory = BrokerMemory.of(config, env.resident_bytes())
         self._producers = ProducerPool.of(config)
         self._sync_rounds = SyncRounds(config.flush_interval_s)
         self._suspicions = Suspicions(self._report_suspicions, self._supervisor.brief)
-        self._lost_followers = LogTogether(log)
+        self._lost_followers = GroupedLogger(log)
         self._progress: WeakValueDictionary[str, FollowerProgress] = WeakValueDictionary()
         """Progress of brokers that follow segments of this one, by broker id."""
         self.stream_memory = StreamMemory(
@@ -132,7 +132,7 @@ class Broker:
             frame_bytes_max=config.frame_bytes_max,
         )
         clock = ConfirmedClock(env)
-        self._term_parts = TermParts(
+        self._term_parts = IncarnationParts(
             config=config,
             env=env,
             clock=clock,
@@ -160,11 +160,13 @@ class Broker:
             address=address,
             kafka_address=kafka_address,
             admit=self._admit,
-            make_term=lambda info, session: make_term(self._term_parts, self._supervisor.child(info.id), info, session),
+            make_incarnation=lambda info, session: make_incarnation(
+                self._term_parts, self._supervisor.child(info.id), info, session
+            ),
             changed=self._membership_changed,
             drop=self._drop,
         )
-        self._draining = Draining(
+        self._draining = Drainer(
             view=self._view, dialer=dialer, membership=self._membership, member=self._member, address=address
         )
         self.storage_space = SpaceGuard(config.storage_free_bytes_min, groups_topic(config.kafka_namespace))
@@ -172,8 +174,8 @@ class Broker:
         self._publish = publish = PublishService(config, lookup, self._memory.intake)
         tails = Tails(lookup, store, self._memory.reading, config.read_chunk_bytes)
         subscribe = SubscribeService(lookup, store, tails, self._memory)
-        kafka_groups = KafkaGroups(self._view, config.kafka_namespace, dial=self._dial, broker_id=lambda: self.id)
-        forward = Forwarding(self._view, dialer, lambda: self._member().leader, env.rng, config.rpc_timeout_s)
+        kafka_groups = KafkaGroupRouter(self._view, config.kafka_namespace, dial=self._dial, broker_id=lambda: self.id)
+        forward = LeaderForwarder(self._view, dialer, lambda: self._member().leader, env.rng, config.rpc_timeout_s)
         self.api = Api(
             local=Local(descriptions, self._owned, lambda: self._member().followers),
             publish=publish,
@@ -284,7 +286,7 @@ class Broker:
         term = self._membership.term
         return None if term is None or term.is_over else term.session
 
-    def _member(self) -> Term:
+    def _member(self) -> Incarnation:
         if self._membership.term is None:
             reason = self._etcd.trouble or "it is about to register"
             raise Unavailable(f"broker {self.address} is not registered: {reason}; try another one")
@@ -314,7 +316,7 @@ class Broker:
         if self._membership.term is not None:
             self._membership.term.session.lost.set()
 
-    async def _drop(self, term: Term) -> None:
+    async def _drop(self, term: Incarnation) -> None:
         """The lease is lost: what it owned is somebody else's by now, or soon."""
         log.error("lost the lease as %s: dropping %d segments", term.id, len(self._owned.segments))
         gone = Unavailable(f"broker {term.id} lost its lease; the segment moves to another broker")

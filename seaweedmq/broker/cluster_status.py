@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from seaweedmq.broker.forward import Forwarding
 from seaweedmq.broker.leader.leader import Leader
+from seaweedmq.broker.leader_forwarder import LeaderForwarder
 from seaweedmq.errors import DeadlineExceeded, Unavailable
 from seaweedmq.model.broker import ClusterStatus
 from seaweedmq.model.calls import GetClusterStatus
@@ -22,7 +22,7 @@ class StatusService:
     """Answers ``model.calls.GetClusterStatus``."""
 
     def __init__(
-        self, forward: Forwarding, leader: Callable[[], Leader], trouble: Callable[[], str], timeout_s: float
+        self, forward: LeaderForwarder, leader: Callable[[], Leader], trouble: Callable[[], str], timeout_s: float
     ) -> None:
         """``trouble`` returns the reason why etcd refuses calls of this broker; "" if it answers all."""
         self._forward = forward

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Mapping
 
+from seaweedmq.broker.incarnation import Incarnation
 from seaweedmq.broker.leader.leader import Leader
-from seaweedmq.broker.memory.shares import BrokerMemory
+from seaweedmq.broker.memory.broker_memory import BrokerMemory
 from seaweedmq.broker.segment.follower import FollowerService
 from seaweedmq.broker.segment.owned import OwnedSegments
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.serve.publish import PublishService
 from seaweedmq.broker.serve.subscribe import SubscribeService
-from seaweedmq.broker.term import Term
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.segment import SegmentId
@@ -28,7 +28,7 @@ class Inspection:
         memory: BrokerMemory,
         publish: PublishService,
         subscribe: SubscribeService,
-        term: Callable[[], Term | None],
+        term: Callable[[], Incarnation | None],
         loop_holds: Callable[[], int],
     ) -> None:
         self.view = view
@@ -44,7 +44,7 @@ class Inspection:
         self._loop_holds = loop_holds
 
     @property
-    def term(self) -> Term | None:
+    def term(self) -> Incarnation | None:
         """The present stay in the cluster, or the last one; None before the first."""
         return self._term()
 
@@ -74,7 +74,7 @@ class Inspection:
         """Number of times that the event loop was held since the start; the log has the stack of each."""
         return self._loop_holds()
 
-    def _member(self) -> Term:
+    def _member(self) -> Incarnation:
         term = self._term()
         if term is None:
             raise Unavailable("this broker has not joined the cluster yet")

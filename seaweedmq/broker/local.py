@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any
 
 from seaweedmq.broker.confirmed_clock import ConfirmedClock
-from seaweedmq.broker.memory.shares import KafkaMemory
+from seaweedmq.broker.memory.broker_memory import KafkaMemory
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.broker.serve.appender import Appender
-from seaweedmq.broker.serve.kafka_groups import KafkaGroups
-from seaweedmq.broker.serve.lookup import METADATA_LAG_S, Found, Lookup
+from seaweedmq.broker.serve.kafka_group_router import KafkaGroupRouter
+from seaweedmq.broker.serve.lookup import METADATA_LAG_S, Lookup, ServedSegment
 from seaweedmq.broker.serve.start_offsets import StartOffsets
-from seaweedmq.broker.serve.tail import Standing, Tail, Tails
+from seaweedmq.broker.serve.tail import Tail, Tails, TailState
 from seaweedmq.codec.frame import Frame
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.lineage.problems import check_recoverable
@@ -29,7 +29,7 @@ from seaweedmq.runtime.signal import Signal
 from seaweedmq.storage.read.recovery import earliest_offset
 from seaweedmq.storage.read.time_search import RecordAt, find_latest_time, find_offset_by_time
 
-__all__ = ["LocalBroker", "LocalPartition", "Standing", "Tail"]
+__all__ = ["LocalBroker", "LocalPartition", "Tail", "TailState"]
 
 TOPICS_KNOWN_MAX = 1_000
 """Whose partitions are kept looked up."""
@@ -133,10 +133,10 @@ class LocalPartition:
             OutOfRange: no segment does, or not any more.
         """
         if offset >= self.segment.start_offset:
-            return self._broker.tails.at(Found(self.topic, self.segment, self._open), offset)
+            return self._broker.tails.at(ServedSegment(self.topic, self.segment, self._open), offset)
         for segment in self._lineage:
             if segment.end_offset is not None and segment.start_offset <= offset < segment.end_offset:
-                return self._broker.tails.at(Found(self.topic, segment, None), offset)
+                return self._broker.tails.at(ServedSegment(self.topic, segment, None), offset)
         raise OutOfRange(f"{self.topic.name}: partition {self.partition} has no segment with offset {offset} any more")
 
     def lineage(self) -> Sequence[Segment]:
@@ -237,7 +237,7 @@ class LocalBroker:
         tails: Tails,
         starts: StartOffsets,
         memory: KafkaMemory,
-        kafka_groups: KafkaGroups,
+        kafka_groups: KafkaGroupRouter,
         api: BrokerApi,
         dial: Callable[[str], BrokerApi],
         broker_id: Callable[[], str],

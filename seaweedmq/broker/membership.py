@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from importlib.metadata import version
 from typing import Any, TypeVar
 
-from seaweedmq.broker.term import Term
+from seaweedmq.broker.incarnation import Incarnation
 from seaweedmq.coordination.session import Session, Standby
 from seaweedmq.errors import AlreadyExists, Deposed, SeaweedMQError
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.ports import Environment, MetaStore
-from seaweedmq.runtime.log_once import Complaints
+from seaweedmq.runtime.log_once import OnceLogger
 from seaweedmq.runtime.retrying import backoff, retrying
 
 log = logging.getLogger(__name__)
@@ -35,13 +35,13 @@ class Membership:
         address: str,
         kafka_address: str,
         admit: Callable[[], Awaitable[None]],
-        make_term: Callable[[BrokerInfo, Session], Term],
+        make_incarnation: Callable[[BrokerInfo, Session], Incarnation],
         changed: Callable[[], None],
-        drop: Callable[[Term], Awaitable[None]],
+        drop: Callable[[Incarnation], Awaitable[None]],
     ) -> None:
         """``admit`` returns once the broker may register. ``standby`` renews leases that the event loop does not.
         ``changed`` is called when a term begins or is over, ``drop`` before one ends whose lease is lost."""
-        self.term: Term | None = None
+        self.term: Incarnation | None = None
         """The present one, or the last: it may be over."""
         self.draining = False
         """Register as draining from now on."""
@@ -54,27 +54,27 @@ class Membership:
         self._address = address
         self._kafka_address = kafka_address
         self._admit = admit
-        self._make_term = make_term
+        self._make_incarnation = make_incarnation
         self._changed = changed
         self._drop = drop
-        self._complaints = Complaints(log)
+        self._complaints = OnceLogger(log)
         self._joining = asyncio.Lock()
         self._retire = asyncio.Event()
         self._leave = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
-    async def join_when_possible(self) -> Term:
+    async def join_when_possible(self) -> Incarnation:
         """Register as soon as etcd lets it, however long that takes. AlreadyExists: another broker has the address."""
         joining = retrying(
             backoff(self._env.rng, 0.1, self._ttl_s),
             on=lambda error: isinstance(error, SeaweedMQError) and not isinstance(error, AlreadyExists),
             told=self._complaints.told(REGISTRATION),
         )
-        term: Term = await joining(self.join)
+        term: Incarnation = await joining(self.join)
         self._complaints.over(REGISTRATION)
         return term
 
-    async def join(self) -> Term:
+    async def join(self) -> Incarnation:
         """Register under a new lease and a new id: whatever an earlier id owned is somebody else's business now.
 
         Raises:
@@ -96,12 +96,15 @@ class Membership:
             )
             await session.open(info)
             log.info("broker %s at %s", broker_id, self._address)
-            self.term = self._make_term(info, session)
+            self.term = self._make_incarnation(info, session)
         self._changed()
         return self.term
 
     def stay(
-        self, spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]], first: Term, ready: Awaitable[None]
+        self,
+        spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]],
+        first: Incarnation,
+        ready: Awaitable[None],
     ) -> None:
         """Stay in the cluster until :meth:`leave`. Duties begin once it is ``ready``."""
         self._running = spawn(self._stay(first, ready), "terms")
@@ -132,9 +135,9 @@ class Membership:
         if self.term is not None:
             await self.term.end()  # unless it was: there was never a task, or it has failed
 
-    async def _stay(self, first: Term, ready: Awaitable[None]) -> None:
+    async def _stay(self, first: Incarnation, ready: Awaitable[None]) -> None:
         await self._unless(self._leave, ready)
-        term: Term | None = first
+        term: Incarnation | None = first
         while term is not None:
             term.begin()
             await self._unless(self._leave, term.session.lost.wait())
@@ -145,7 +148,7 @@ class Membership:
             term = await self._come_back()
         await self._leave.wait()
 
-    async def _come_back(self) -> Term | None:
+    async def _come_back(self) -> Incarnation | None:
         """A new term; None: the broker retires. The address was its own, so another holder is waited for."""
         rejoining = retrying(backoff(self._env.rng, 0.1, self._ttl_s), on=AlreadyExists)
         return await self._unless(self._retire, rejoining(self.join_when_possible))

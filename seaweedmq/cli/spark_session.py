@@ -28,7 +28,7 @@ def spark_session(master: str, name: str) -> "Iterator[SparkSession]":
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
-    from seaweedmq.spark.failures import SPARK_ERRORS, told
+    from seaweedmq.spark.spark_errors import SPARK_ERRORS, explain
 
     settings = {
         "spark.ui.enabled": "false",
@@ -52,7 +52,7 @@ def spark_session(master: str, name: str) -> "Iterator[SparkSession]":
     try:
         yield spark
     except SPARK_ERRORS as error:
-        raise told(error) from error
+        raise explain(error) from error
     finally:
         spark.stop()
 

@@ -19,9 +19,9 @@ from seaweedmq.client.group.subscriber import GroupSubscriber
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.start import StartAt
 from seaweedmq.client.subscribe.options import OnMissing, ReadOptions
-from seaweedmq.client.subscribe.ranges import RangeReading
-from seaweedmq.client.subscribe.reading import TopicReading
+from seaweedmq.client.subscribe.range_reader import RangeReader
 from seaweedmq.client.subscribe.subscriber import Subscriber
+from seaweedmq.client.subscribe.topic_reader import TopicReader
 from seaweedmq.errors import Closed, InvalidArgument
 from seaweedmq.model.subscribe import Start
 from seaweedmq.model.topic import TopicName
@@ -34,8 +34,8 @@ class _Closing(Protocol):
 
 
 T = TypeVar("T", bound=_Closing)
-S = TypeVar("S", Subscriber, GroupSubscriber, RangeReading)
-U = TypeVar("U", Publisher, Subscriber, GroupSubscriber, RangeReading)
+S = TypeVar("S", Subscriber, GroupSubscriber, RangeReader)
+U = TypeVar("U", Publisher, Subscriber, GroupSubscriber, RangeReader)
 _OPTIONS = frozenset(field.name for field in fields(ReadOptions))
 _GROUP_ONLY = frozenset(field.name for field in fields(GroupOptions)) - {"group"}
 
@@ -84,7 +84,7 @@ class Client:
         self._cluster = cluster
         self._config = config
         self._post = post or asyncio.get_running_loop().call_soon
-        self._open: dict[Publisher | TopicReading, None] = {}
+        self._open: dict[Publisher | TopicReader, None] = {}
         self._forget = partial(_forget, weakref.ref(self))
         """Called by each of these when it is closed. Weak, so that a client that its owner drops is seen to be."""
         leave_alone_in_children(self)
@@ -209,14 +209,14 @@ class Client:
         *,
         columns: Sequence[str] | None = None,
         on_missing: OnMissing = "fail",
-    ) -> Opening[RangeReading]:
+    ) -> Opening[RangeReader]:
         """Read stretches of single segments: segment -> where to start, and the offset to end at, which is committed.
 
-        For those that share out a topic among them, like Spark; see :class:`RangeReading`. Opening it raises NotFound.
+        For those that share out a topic among them, like Spark; see :class:`RangeReader`. Opening it raises NotFound.
         """
         name = topic_name(topic)
         parts = self._cluster, name, self._config, self._forget
-        return Opening(lambda: self._opened(lambda: RangeReading(*parts, ranges, columns, on_missing)))
+        return Opening(lambda: self._opened(lambda: RangeReader(*parts, ranges, columns, on_missing)))
 
     async def _opened(self, make: Callable[[], S]) -> S:
         self._check_open()
@@ -272,7 +272,7 @@ class Client:
             raise Closed("the client is closed: connect again")
 
 
-def _forget(client: "weakref.ref[Client]", each: Publisher | TopicReading) -> None:
+def _forget(client: "weakref.ref[Client]", each: Publisher | TopicReader) -> None:
     alive = client()
     if alive is not None:
         alive._open.pop(each, None)  # noqa: SLF001 - a function, so that it holds only a weak reference

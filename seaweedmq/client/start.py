@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from seaweedmq.codec.moment import us_of
 from seaweedmq.codec.payload.batch import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
+from seaweedmq.codec.timestamps import us_of
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind
 

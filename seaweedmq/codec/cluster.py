@@ -2,7 +2,7 @@
 
 import json
 
-from seaweedmq.codec.fields import METADATA_VERSION, Fields, to_json
+from seaweedmq.codec.json_fields import METADATA_VERSION, JsonFields, to_json
 from seaweedmq.model.cluster import ClusterIdentity, StorageMarker
 
 
@@ -25,7 +25,7 @@ def marker_from_document(content: bytes) -> StorageMarker:
         Corrupt: If it is not the JSON of a marker.
         Unsupported: If a later version of SeaweedMQ wrote it.
     """
-    fields = Fields("cluster.json", content)
+    fields = JsonFields("cluster.json", content)
     return StorageMarker(
         cluster_id=fields.text("cluster_id"),
         format=fields.uint("format", low=1),
@@ -46,5 +46,5 @@ def identity_from_json(data: bytes) -> ClusterIdentity:
         Corrupt: If it is unreadable.
         Unsupported: If a later version of SeaweedMQ wrote it.
     """
-    fields = Fields("cluster", data)
+    fields = JsonFields("cluster", data)
     return ClusterIdentity(cluster_id=fields.text("cluster_id"), generation=fields.uint("generation"))

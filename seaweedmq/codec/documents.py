@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any
 
-from seaweedmq.codec.fields import Fields, to_json
+from seaweedmq.codec.json_fields import JsonFields, to_json
 from seaweedmq.codec.metadata import lineage_fields, segment_from_fields, topic_fields, topic_from_json
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT
 from seaweedmq.codec.topic_schema import schema_from_bytes
@@ -77,7 +77,7 @@ def lineage_from_document(content: bytes) -> tuple[TopicName, tuple[Segment, ...
         raise Corrupt(f"{LINEAGE_DOCUMENT} is not readable ({error}): it is rewritten at the next change") from error
     if version != _VERSION:
         raise Unsupported(f"{LINEAGE_DOCUMENT} has version {version}, this build reads {_VERSION}: upgrade the reader")
-    segments = sorted((segment_from_fields(Fields.of("segment", entry)) for entry in entries), key=lambda s: s.id)
+    segments = sorted((segment_from_fields(JsonFields.of("segment", entry)) for entry in entries), key=lambda s: s.id)
     foreign = next((s for s in segments if s.topic != name), None)
     if foreign is not None:
         raise Corrupt(f"{LINEAGE_DOCUMENT} of {name} holds {foreign}, a segment of another topic")

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
-from seaweedmq.codec.fields import METADATA_VERSION, to_json
+from seaweedmq.codec.json_fields import METADATA_VERSION, to_json
 from seaweedmq.errors import Corrupt, Unsupported
 
 FRAME_BYTES_MAX = 64 * 1024 * 1024

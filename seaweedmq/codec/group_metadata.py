@@ -5,8 +5,8 @@ segment -> [member, generation, 0: owned, 1: revoking or 2: revoking and void]; 
 committed offset: ``deliveries`` offset -> count.
 """
 
-from seaweedmq.codec.fields import METADATA_VERSION, Fields, to_json
-from seaweedmq.model.group_record import Committed, GroupRecord, MemberRecord, Owner
+from seaweedmq.codec.json_fields import METADATA_VERSION, JsonFields, to_json
+from seaweedmq.model.group_record import CommittedOffset, GroupRecord, MemberRecord, SegmentOwner
 from seaweedmq.model.subscribe import Start, StartKind
 
 _KINDS: dict[str, StartKind] = {kind.value: kind for kind in StartKind}
@@ -30,7 +30,7 @@ def group_to_json(record: GroupRecord) -> bytes:
 
 def group_from_json(data: bytes) -> GroupRecord:
     """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
-    fields = Fields("group", data)
+    fields = JsonFields("group", data)
     record = GroupRecord(
         topic_uid=fields.uint("topic_uid"),
         start=_start(fields),
@@ -46,7 +46,7 @@ def group_from_json(data: bytes) -> GroupRecord:
     return record
 
 
-def committed_to_json(committed: Committed) -> bytes:
+def committed_to_json(committed: CommittedOffset) -> bytes:
     """Inverse of :func:`committed_from_json`."""
     return to_json(
         {
@@ -58,20 +58,22 @@ def committed_to_json(committed: Committed) -> bytes:
     )
 
 
-def committed_from_json(data: bytes) -> Committed:
+def committed_from_json(data: bytes) -> CommittedOffset:
     """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
-    fields = Fields("offset", data)
-    return Committed(offset=fields.uint("offset"), deliveries=_counts(fields, "deliveries"), at_us=fields.uint("at_us"))
+    fields = JsonFields("offset", data)
+    return CommittedOffset(
+        offset=fields.uint("offset"), deliveries=_counts(fields, "deliveries"), at_us=fields.uint("at_us")
+    )
 
 
-def _start(fields: Fields) -> Start:
+def _start(fields: JsonFields) -> Start:
     match fields.items("start"):
         case [str(kind), value] if kind in _KINDS:
             return Start(_KINDS[kind], fields.as_uint("start", value))
     raise fields.corrupt("start", f"it is [one of {', '.join(StartKind)}, number]")
 
 
-def _member(fields: Fields, value: object) -> MemberRecord:
+def _member(fields: JsonFields, value: object) -> MemberRecord:
     match value:
         case [incarnation, client, [*former]]:
             return MemberRecord(
@@ -82,13 +84,13 @@ def _member(fields: Fields, value: object) -> MemberRecord:
     raise fields.corrupt("members", "each is [incarnation, client, [former incarnations]]")
 
 
-def _owner(fields: Fields, value: object) -> Owner:
+def _owner(fields: JsonFields, value: object) -> SegmentOwner:
     match value:
         case [member, generation, state] if state in (0, 1, 2):
             name = fields.as_text("owners", member)
-            return Owner(name, fields.as_uint("owners", generation), revoking=state > 0, void=state == 2)
+            return SegmentOwner(name, fields.as_uint("owners", generation), revoking=state > 0, void=state == 2)
     raise fields.corrupt("owners", "each is [member, generation, 0, 1 or 2]")
 
 
-def _counts(fields: Fields, field: str) -> dict[int, int]:
+def _counts(fields: JsonFields, field: str) -> dict[int, int]:
     return {number: fields.as_uint(field, count, 1) for number, count in fields.numbered(field).items()}

@@ -1,6 +1,6 @@
 """The numbers of Kafka's nodes, as they are kept in etcd, in the form of ``codec.metadata``."""
 
-from seaweedmq.codec.fields import METADATA_VERSION, Fields, to_json
+from seaweedmq.codec.json_fields import METADATA_VERSION, JsonFields, to_json
 from seaweedmq.model.kafka_nodes import NODE_ID_MAX, NodeTable
 
 
@@ -13,7 +13,7 @@ def node_table_to_json(table: NodeTable) -> bytes:
 
 def node_table_from_json(data: bytes) -> NodeTable:
     """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
-    fields = Fields("Kafka node", data)
+    fields = JsonFields("Kafka node", data)
     ids = {address: fields.as_uint("ids", number, low=1) for address, number in fields.entries("ids").items()}
     next_id = fields.uint("next_id", low=1)
     if next_id > NODE_ID_MAX or any(number >= next_id for number in ids.values()) or len({*ids.values()}) < len(ids):

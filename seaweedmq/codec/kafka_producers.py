@@ -1,6 +1,6 @@
 """The counter of Kafka's producer ids, as it is kept in etcd, in the form of ``codec.metadata``."""
 
-from seaweedmq.codec.fields import METADATA_VERSION, Fields, to_json
+from seaweedmq.codec.json_fields import METADATA_VERSION, JsonFields, to_json
 from seaweedmq.model.producer import KAFKA_PRODUCERS
 
 
@@ -11,7 +11,7 @@ def id_counter_to_json(next_id: int) -> bytes:
 
 def id_counter_from_json(data: bytes) -> int:
     """The first id that was not given. Raises Corrupt if unreadable, Unsupported if written by a newer version."""
-    fields = Fields("Kafka producer id", data)
+    fields = JsonFields("Kafka producer id", data)
     next_id = fields.uint("next_id", low=KAFKA_PRODUCERS.start)
     if next_id > KAFKA_PRODUCERS.stop:
         raise fields.corrupt("next_id", f"ids end before {KAFKA_PRODUCERS.stop}")

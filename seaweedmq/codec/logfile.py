@@ -13,8 +13,8 @@ from typing import Any
 
 from xxhash import xxh3_64_intdigest
 
-from seaweedmq.codec.fields import Fields
 from seaweedmq.codec.frame import Truncated
+from seaweedmq.codec.json_fields import JsonFields
 from seaweedmq.codec.metadata import lineage_fields, segment_from_fields, topic_fields, topic_from_fields
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
 from seaweedmq.model.publish import FrameAck
@@ -145,8 +145,10 @@ def _parse(text: bytes) -> LogPreamble:
                 )
                 for producer_id, epoch, next_sequence, recent in document["producers"]
             ),
-            lineage=tuple(segment_from_fields(Fields.of("segment", fields)) for fields in document.get("lineage", ())),
-            origin=topic_from_fields(Fields.of("topic", document["origin"])) if "origin" in document else None,
+            lineage=tuple(
+                segment_from_fields(JsonFields.of("segment", fields)) for fields in document.get("lineage", ())
+            ),
+            origin=topic_from_fields(JsonFields.of("topic", document["origin"])) if "origin" in document else None,
         )
     except (ValueError, KeyError, TypeError, RecursionError, InvalidArgument) as e:
         raise Corrupt(f"log preamble: unreadable JSON ({type(e).__name__}: {e}); written by something else") from e

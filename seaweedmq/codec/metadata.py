@@ -6,7 +6,7 @@
 
 import base64
 
-from seaweedmq.codec.fields import METADATA_VERSION, Fields, to_json
+from seaweedmq.codec.json_fields import METADATA_VERSION, JsonFields, to_json
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Deletion, Durability, LowWatermarks, Scaling, Topic
@@ -121,10 +121,10 @@ def topic_from_json(data: bytes) -> Topic:
         Corrupt: it is unreadable.
         Unsupported: it was written by a newer version.
     """
-    return topic_from_fields(Fields("topic", data))
+    return topic_from_fields(JsonFields("topic", data))
 
 
-def topic_from_fields(fields: Fields) -> Topic:
+def topic_from_fields(fields: JsonFields) -> Topic:
     """Read a topic from JSON that is parsed already. Errors are those of :func:`topic_from_json`."""
     return Topic(
         name=fields.topic_name("name"),
@@ -150,10 +150,10 @@ def topic_from_fields(fields: Fields) -> Topic:
 
 def segment_from_json(data: bytes) -> Segment:
     """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
-    return segment_from_fields(Fields("segment", data))
+    return segment_from_fields(JsonFields("segment", data))
 
 
-def segment_from_fields(fields: Fields) -> Segment:
+def segment_from_fields(fields: JsonFields) -> Segment:
     """As :func:`segment_from_json`, of JSON that was parsed already."""
     segment = Segment(
         topic=fields.topic_name("topic"),
@@ -183,13 +183,13 @@ def segment_from_fields(fields: Fields) -> Segment:
 
 def low_watermarks_from_json(data: bytes) -> LowWatermarks:
     """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
-    fields = Fields("low watermarks", data)
+    fields = JsonFields("low watermarks", data)
     return LowWatermarks(name=fields.topic_name("name"), uid=fields.uint("uid"), offsets=fields.uints("low_watermarks"))
 
 
 def deletion_from_json(data: bytes) -> Deletion:
     """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
-    fields = Fields("deletion", data)
+    fields = JsonFields("deletion", data)
     return Deletion(
         name=fields.topic_name("name"), uid=fields.uint("uid"), primaries=fields.optional_texts("primaries")
     )
@@ -197,7 +197,7 @@ def deletion_from_json(data: bytes) -> Deletion:
 
 def broker_from_json(data: bytes) -> BrokerInfo:
     """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
-    fields = Fields("broker", data)
+    fields = JsonFields("broker", data)
     return BrokerInfo(
         id=fields.text("id"),
         address=fields.text("address"),

@@ -5,7 +5,7 @@ Bytes <-> values. Lineage documents leave producers out, since they may be thous
 
 from dataclasses import replace
 
-from seaweedmq.codec.fields import METADATA_VERSION, Fields, to_json
+from seaweedmq.codec.json_fields import METADATA_VERSION, JsonFields, to_json
 from seaweedmq.model.segment import Segment
 
 
@@ -30,7 +30,7 @@ def with_producers(topic_uid: int, segment: Segment, content: bytes) -> Segment:
         Corrupt: If the document is unreadable.
         Unsupported: If a newer version wrote it.
     """
-    fields = Fields("producers", content)
+    fields = JsonFields("producers", content)
     mine = topic_uid, segment.id, segment.end_offset
     if (fields.uint("topic_uid"), fields.uint("segment"), fields.optional_uint("end_offset")) != mine:
         return segment

@@ -12,7 +12,15 @@ from xxhash import xxh3_64_hexdigest
 
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
 from seaweedmq.model.ring import KeyRange
-from seaweedmq.model.staged import Done, Finished, Manifest, Place, Progress, Reached, StagedFile
+from seaweedmq.model.staged import (
+    BatchProgress,
+    CompletedBatch,
+    FinishedSegment,
+    Manifest,
+    SegmentProgress,
+    StagedFile,
+    StagedSegment,
+)
 
 T = TypeVar("T")
 
@@ -51,7 +59,7 @@ def manifest_from_bytes(data: bytes, path: str) -> Manifest:
     return _from_bytes(data, path, read)
 
 
-def progress_to_bytes(progress: Progress) -> bytes:
+def progress_to_bytes(progress: BatchProgress) -> bytes:
     """``progress.json``."""
     return _to_bytes(
         places=[_place(place) for place in progress.places],
@@ -60,18 +68,18 @@ def progress_to_bytes(progress: Progress) -> bytes:
     )
 
 
-def progress_from_bytes(data: bytes, path: str) -> Progress:
+def progress_from_bytes(data: bytes, path: str) -> BatchProgress:
     """Raises Corrupt, naming ``path``; Unsupported: of a later version."""
 
-    def read(fields: Mapping[str, Any]) -> Progress:
-        return Progress(
+    def read(fields: Mapping[str, Any]) -> BatchProgress:
+        return BatchProgress(
             places=tuple(map(_place_of, fields["places"])),
             finished={
-                _number(segment): Finished(_number(kept), tuple(map(_number, successors)))
+                _number(segment): FinishedSegment(_number(kept), tuple(map(_number, successors)))
                 for segment, kept, successors in fields["finished"]
             },
             reached={
-                _number(segment): Reached(_number(sequence), _number(offset))
+                _number(segment): SegmentProgress(_number(sequence), _number(offset))
                 for segment, sequence, offset in fields["reached"]
             },
         )
@@ -79,17 +87,17 @@ def progress_from_bytes(data: bytes, path: str) -> Progress:
     return _from_bytes(data, path, read)
 
 
-def done_to_bytes(done: Done) -> bytes:
+def done_to_bytes(done: CompletedBatch) -> bytes:
     """``done.json``."""
     noted = {"checkpoint": done.checkpoint} if done.checkpoint else {}
     return _to_bytes(batch=done.batch, ranges=[_range(slots) for slots in done.ranges], **noted)
 
 
-def done_from_bytes(data: bytes, path: str) -> Done:
+def done_from_bytes(data: bytes, path: str) -> CompletedBatch:
     """Raises Corrupt, naming ``path``; Unsupported: of a later version."""
 
-    def read(fields: Mapping[str, Any]) -> Done:
-        return Done(
+    def read(fields: Mapping[str, Any]) -> CompletedBatch:
+        return CompletedBatch(
             batch=_number(fields["batch"]),
             ranges=tuple(map(_range_of, fields["ranges"])),
             checkpoint=str(fields.get("checkpoint", "")),
@@ -125,13 +133,13 @@ def _range_of(value: Any) -> KeyRange:
     return KeyRange(_number(lo), _number(hi))
 
 
-def _place(place: Place) -> list[Any]:
+def _place(place: StagedSegment) -> list[Any]:
     return [place.segment, *_range(place.slots), list(place.predecessors)]
 
 
-def _place_of(value: Any) -> Place:
+def _place_of(value: Any) -> StagedSegment:
     segment, lo, hi, predecessors = value
-    return Place(_number(segment), _range_of((lo, hi)), tuple(map(_number, predecessors)))
+    return StagedSegment(_number(segment), _range_of((lo, hi)), tuple(map(_number, predecessors)))
 
 
 def _number(value: Any) -> int:

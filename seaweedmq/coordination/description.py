@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import NotFound
-from seaweedmq.model.description import ALL, TopicDescription, Which
+from seaweedmq.model.description import ALL, SegmentSelection, TopicDescription
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 
@@ -12,7 +12,7 @@ SEALED_PER_PAGE = 250
 """Sealed segments in one description: a few milliseconds of the event loop."""
 
 
-def describe(view: ClusterView, name: TopicName, which: Which = ALL) -> TopicDescription:
+def describe(view: ClusterView, name: TopicName, which: SegmentSelection = ALL) -> TopicDescription:
     """The topic with its segments, of many sealed ones a page; NotFound."""
     topic = view.topics.get(name)
     if topic is None:

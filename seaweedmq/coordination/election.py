@@ -10,17 +10,17 @@ from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.waiting import until_deleted
 from seaweedmq.core.leadership import (
     Action,
-    Anothers,
     Ask,
     Campaign,
     Ended,
     Event,
-    Free,
-    Ours,
+    LockFree,
+    LockHeld,
+    LockHeldByOther,
     Pause,
     Stop,
-    TimePassed,
-    Unanswered,
+    StoreUnavailable,
+    Tick,
     Watch,
 )
 from seaweedmq.errors import Deposed, SeaweedMQError
@@ -139,18 +139,18 @@ class Election:
                 case Watch(revision, until):
                     async with asyncio.timeout_at(until):
                         await until_deleted(self._store, LEADER, revision)
-                    return Free()
+                    return LockFree()
                 case Pause(until):
                     await asyncio.sleep(until - asyncio.get_running_loop().time())
-                    return TimePassed()
+                    return Tick()
                 case Stop():
                     raise AssertionError("the campaign is over")
         except TimeoutError:
-            return TimePassed()
+            return Tick()
         except SeaweedMQError as error:  # with Deposed the lease is gone, and the session ends this
             _log.debug("leader lock: %s; retrying", error)
             low, high = PAUSE_TTLS
-            return Unanswered(self._session.ttl_s * self._rng.uniform(low, high))
+            return StoreUnavailable(self._session.ttl_s * self._rng.uniform(low, high))
 
     async def _ask(self) -> Event:
         if not self._session.lease:
@@ -158,17 +158,17 @@ class Election:
         mine = Put(LEADER, self.broker_id.encode(), self._session.lease)
         created = await self._store.transact([Compare(LEADER, create_revision=0)], [mine])
         if created is not None:
-            return Ours(created)
+            return LockHeld(created)
         lock = await self._store.get(LEADER)
         if lock is None:
-            return Free()
+            return LockFree()
         if not lock.lease:  # it would never be free again
             await self._store.transact([Compare(LEADER, mod_revision=lock.mod_revision)], [Delete(LEADER)])
-            return Free()
+            return LockFree()
         # It may be ours from before: an answer got lost, or this is the look after 2.5 x TTL.
         if lock.value == mine.value:
-            return Ours(lock.create_revision)
-        return Anothers(lock.mod_revision)
+            return LockHeld(lock.create_revision)
+        return LockHeldByOther(lock.mod_revision)
 
 
 async def _wait(event: asyncio.Event, timeout_s: float) -> None:

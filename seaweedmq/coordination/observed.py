@@ -14,7 +14,7 @@ from seaweedmq.codec import keys
 from seaweedmq.coordination.waiting import end_watch
 from seaweedmq.errors import Deposed, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.ports import Changes, Compare, Delete, Entry, MetaStore, Put, Snapshot
-from seaweedmq.runtime.log_once import Complaints
+from seaweedmq.runtime.log_once import OnceLogger
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -35,7 +35,7 @@ class ObservedMetaStore:
     def __init__(self, store: MetaStore, rng: random.Random) -> None:
         self._store = store
         self._rng = rng
-        self._complaints = Complaints(_log)
+        self._complaints = OnceLogger(_log)
         self._refused = asyncio.Event()
 
     @property

@@ -46,18 +46,20 @@ class _Left:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ghost:
+class _StaleRegistration:
     """A presence without a lease."""
 
 
-_Value: TypeAlias = _Leader | _Left | _Ghost | BrokerInfo | Topic | Segment | LowWatermarks | Deletion | None
+_Value: TypeAlias = (
+    _Leader | _Left | _StaleRegistration | BrokerInfo | Topic | Segment | LowWatermarks | Deletion | None
+)
 """What a key means; None for a key that is not mirrored, or not readable."""
 
 
-class News:
+class ChangedTopics:
     """Topics of which something changed, gathered for one who looks at what changed and not at everything."""
 
-    def __init__(self, readers: list["News"]) -> None:
+    def __init__(self, readers: list["ChangedTopics"]) -> None:
         """``readers``: whom the view tells, and this one, until it is closed."""
         self._names: dict[TopicName, None] = {}  # no set: the order is that of the changes, in every run
         self._some = asyncio.Event()
@@ -132,7 +134,7 @@ class ClusterView:
         """The same for segments of which it is the primary."""
         self._sealed: dict[SegmentId, tuple[float, bool]] = {}
         """Sealed segments -> event loop time since when this view has known it, and whether it saw it happen."""
-        self._readers: list[News] = []
+        self._readers: list[ChangedTopics] = []
         self._touched: dict[TopicName, None] = {}
         """Since the last announcement."""
         self._store = store
@@ -255,9 +257,9 @@ class ClusterView:
             await self._changed.wait()
         return self.changes
 
-    def news(self) -> News:
+    def news(self) -> ChangedTopics:
         """What changes from now on, for one reader, until it is closed. It begins with everything."""
-        news = News(self._readers)
+        news = ChangedTopics(self._readers)
         news.add(self._topics)
         return news
 
@@ -345,7 +347,7 @@ class ClusterView:
                 self.leader = value.broker_id
             case _Left():
                 self.left.add(value.broker_id)
-            case _Ghost():
+            case _StaleRegistration():
                 self._drop(entry.key)
                 self.ghosts[entry.key] = entry.mod_revision
             case None:
@@ -470,7 +472,7 @@ def _read(entry: Entry) -> _Value:
             _check(key, keys.deletion_key(deletion.name))
             return deletion
         if not entry.lease and key.startswith((keys.BROKERS, keys.ADDRESSES)):
-            return _Ghost()
+            return _StaleRegistration()
         if key.startswith(keys.BROKERS):
             info = broker_from_json(entry.value)
             _check(key, keys.broker_key(info.id))

@@ -24,33 +24,33 @@ WATCH_TTLS = 2.5
 
 
 @dataclass(frozen=True, slots=True)
-class Ours:
+class LockHeld:
     """The lock is held by this broker since ``revision``, its creation revision."""
 
     revision: int
 
 
 @dataclass(frozen=True, slots=True)
-class Anothers:
+class LockHeldByOther:
     """The lock is held by another broker; it was last changed at ``revision``."""
 
     revision: int
 
 
 @dataclass(frozen=True, slots=True)
-class Free:
+class LockFree:
     """The lock does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unanswered:
+class StoreUnavailable:
     """etcd did not answer, or the watch broke. ``pause_s`` is how long to wait, drawn by the caller."""
 
     pause_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class TimePassed:
+class Tick:
     """``until`` of the last action has come."""
 
 
@@ -59,7 +59,7 @@ class Ended:
     """The session is over."""
 
 
-Event: TypeAlias = Ours | Anothers | Free | Unanswered | TimePassed | Ended
+Event: TypeAlias = LockHeld | LockHeldByOther | LockFree | StoreUnavailable | Tick | Ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +109,18 @@ class Campaign:
             case _, Ended():
                 self.revision = None
                 self.action = Stop()
-            case Ask(), Ours(revision):
+            case Ask(), LockHeld(revision):
                 self.revision = revision
                 self.action = self._watch(revision, now)
-            case Ask(), Anothers(revision):
+            case Ask(), LockHeldByOther(revision):
                 self.revision = None
                 self.action = self._watch(revision, now)
-            case Ask() | Watch(), Free():
+            case Ask() | Watch(), LockFree():
                 self.revision = None
                 self.action = Ask()
-            case Ask() | Watch(), Unanswered(pause_s):
+            case Ask() | Watch(), StoreUnavailable(pause_s):
                 self.action = Pause(now + pause_s)
-            case Watch() | Pause(), TimePassed():
+            case Watch() | Pause(), Tick():
                 self.action = Ask()
             case action, _:
                 raise AssertionError(f"{event} can not end {action}")

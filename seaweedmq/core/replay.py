@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from seaweedmq.model.ring import KeyRange
-from seaweedmq.model.staged import Finished, Place
+from seaweedmq.model.staged import FinishedSegment, StagedSegment
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ class Feed:
 class Replay:
     """How far one batch is. Bounded by the segments that the lineage has from the roots on."""
 
-    def __init__(self, roots: Iterable[Place]) -> None:
+    def __init__(self, roots: Iterable[StagedSegment]) -> None:
         self._places = {place.segment: place for place in roots}
         self._entered: set[int] = set(self._places)
         self._roots = frozenset(self._entered)
         self._begun: set[int] = set()
-        self._finished: dict[int, Finished] = {}
+        self._finished: dict[int, FinishedSegment] = {}
         """In the order of what happened."""
 
     # --- what it is asked ----------------------------------------------------------------------------------------
@@ -48,16 +48,16 @@ class Replay:
         return self._entered == self._finished.keys()
 
     @property
-    def finished(self) -> Mapping[int, Finished]:
+    def finished(self) -> Mapping[int, FinishedSegment]:
         """With what came of them, in that order: :meth:`restore` takes it."""
         return self._finished
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[StagedSegment, ...]:
         """All that are known, by id: also of segments that get no rows, but by which it is told who may begin."""
         return tuple(self._places[segment] for segment in sorted(self._places))
 
-    def place(self, segment: int) -> Place:
+    def place(self, segment: int) -> StagedSegment:
         """Of a segment that is known."""
         return self._places[segment]
 
@@ -82,7 +82,7 @@ class Replay:
 
     # --- what happens --------------------------------------------------------------------------------------------
 
-    def know(self, places: Iterable[Place]) -> None:
+    def know(self, places: Iterable[StagedSegment]) -> None:
         """These segments are in the lineage. A place never changes."""
         for place in places:
             assert self._places.setdefault(place.segment, place) == place, f"{place} was another one before"
@@ -97,11 +97,11 @@ class Replay:
         """A segment that has begun keeps so many of its rows; the others, if there are any, go to the successors."""
         assert segment in self._begun, f"segment {segment} has not begun"
         assert segment not in self._finished, f"segment {segment} is finished"
-        end = self._finished[segment] = Finished(kept, tuple(successors))
+        end = self._finished[segment] = FinishedSegment(kept, tuple(successors))
         self._entered.update(end.successors)
         assert not self._begun.intersection(end.successors), f"a successor of segment {segment} began before it"
 
-    def restore(self, finished: Mapping[int, Finished]) -> None:
+    def restore(self, finished: Mapping[int, FinishedSegment]) -> None:
         """Go on where somebody else was: what an earlier :attr:`finished` said, whose :attr:`places` are known."""
         for segment, end in finished.items():
             self.begin(segment)

@@ -11,15 +11,15 @@ from typing import Final
 
 from seaweedmq.broker.local import LocalBroker, LocalPartition
 from seaweedmq.codec.kafka.group_records import partition_of_group
-from seaweedmq.core.kafka.classic_events import Limits
+from seaweedmq.core.kafka.classic_events import CoordinatorLimits
 from seaweedmq.core.kafka.state_memory import StateMemory
 from seaweedmq.errors import AlreadyExists, Corrupt, SeaweedMQError, Unavailable
-from seaweedmq.kafka.cluster import default_replicas
-from seaweedmq.kafka.reached import is_reached
+from seaweedmq.kafka.metadata.metadata_api import default_replicas
+from seaweedmq.kafka.metadata.reachability import is_reachable
+from seaweedmq.kafka.metadata.topic_ids import TopicIds
 from seaweedmq.kafka.shard import Shard, Stage
 from seaweedmq.kafka.shard_log import ShardLog
 from seaweedmq.kafka.shard_snapshots import AFTER_BYTES
-from seaweedmq.kafka.topic_ids import TopicIds
 from seaweedmq.model.calls import CreateTopic, RaiseLowWatermark
 from seaweedmq.model.kafka_group_admin import groups_topic
 from seaweedmq.model.segment import Segment
@@ -46,7 +46,7 @@ class Coordinators:
         self._partitions = broker.config.kafka_internal_partitions
         """Of the internal topic, if there is none yet."""
         self._snapshot_after_bytes = snapshot_after_bytes
-        largest = Limits()
+        largest = CoordinatorLimits()
         self._limits = replace(
             largest, group_bytes_max=min(largest.group_bytes_max, broker.config.frame_bytes_max // 2)
         )
@@ -128,7 +128,7 @@ class Coordinators:
                     self._check_recoverable(number)
                     primary = self._primary_of(number)
                     if primary is not None and primary != lost:
-                        if await is_reached(self._broker, primary, topic):
+                        if await is_reachable(self._broker, primary, topic):
                             return primary
                         lost = primary
                     else:

@@ -11,12 +11,12 @@ from typing import Any
 
 from seaweedmq.errors import SeaweedMQError, Unsupported
 from seaweedmq.kafka.wire.encoding import LARGE_ELEMENTS, is_large
-from seaweedmq.kafka.wire.failed import failed_reply, place_of
-from seaweedmq.kafka.wire.failure import code_of
+from seaweedmq.kafka.wire.error_mapping import code_of
+from seaweedmq.kafka.wire.error_reply import error_reply, error_scope_of
 from seaweedmq.kafka.wire.frames import reply_buffers, writing
 from seaweedmq.kafka.wire.freeing import free_message
+from seaweedmq.kafka.wire.interfaces import ConnectionHandle, ReplySlot
 from seaweedmq.kafka.wire.messages import API, Buffer, EncodedReply, Handler, Reply, Request
-from seaweedmq.kafka.wire.roles import Conversation, Slot
 from seaweedmq.kafka.wire.versions import PRODUCE_LOWEST, name_of
 from seaweedmq.runtime.turns import in_turns
 
@@ -27,7 +27,7 @@ LARGE_BYTES = 16 * 1024
 error."""
 
 
-class Lane(Enum):
+class RequestOrder(Enum):
     """How the requests of an API are handled on one connection."""
 
     IN_ORDER = "in order"
@@ -43,17 +43,17 @@ class Lane(Enum):
     """What may wait for long: begun at once, and no other request waits for it."""
 
 
-_LANES: Mapping[int, Lane] = {
-    API.PRODUCE: Lane.IN_ORDER,
-    API.FETCH: Lane.ASIDE,
-    API.JOIN_GROUP: Lane.ASIDE,
-    API.SYNC_GROUP: Lane.ASIDE,
+_ORDERS: Mapping[int, RequestOrder] = {
+    API.PRODUCE: RequestOrder.IN_ORDER,
+    API.FETCH: RequestOrder.ASIDE,
+    API.JOIN_GROUP: RequestOrder.ASIDE,
+    API.SYNC_GROUP: RequestOrder.ASIDE,
 }
 
 
-def lane_of(api: int) -> Lane:
+def order_of(api: int) -> RequestOrder:
     """The lane of an API, by its key."""
-    return _LANES.get(api, Lane.CONTROL)
+    return _ORDERS.get(api, RequestOrder.CONTROL)
 
 
 class Tasks:
@@ -87,16 +87,19 @@ class Tasks:
             log.critical("%s failed", task.get_name(), exc_info=task.exception())
 
 
-class Lanes:
+class RequestScheduler:
     """The requests of one connection that are not answered."""
 
-    def __init__(self, connection: Conversation, handlers: Mapping[int, Handler], tasks: Tasks) -> None:
+    def __init__(self, connection: ConnectionHandle, handlers: Mapping[int, Handler], tasks: Tasks) -> None:
         self._connection = connection
         self._handlers = handlers
         self._tasks = tasks
-        self._queues: dict[Lane, deque[tuple[Request, Slot]]] = {Lane.IN_ORDER: deque(), Lane.CONTROL: deque()}
+        self._queues: dict[RequestOrder, deque[tuple[Request, ReplySlot]]] = {
+            RequestOrder.IN_ORDER: deque(),
+            RequestOrder.CONTROL: deque(),
+        }
         self._appender: asyncio.Task[None] | None = None
-        self._appended: deque[tuple[Request, Slot, Awaitable[Reply]]] = deque()
+        self._appended: deque[tuple[Request, ReplySlot, Awaitable[Reply]]] = deque()
         """Whose replies wait for commits."""
         self._settler: asyncio.Task[None] | None = None
         self._waits: set[asyncio.Task[None]] = set()
@@ -104,14 +107,14 @@ class Lanes:
         """What the one request of the lane waits for."""
         self._is_lost = False
 
-    def receive(self, request: Request, slot: Slot) -> None:
+    def receive(self, request: Request, slot: ReplySlot) -> None:
         """Begin it, or have it wait for its turn."""
-        lane = lane_of(request.api)
-        if lane is Lane.ASIDE:
+        lane = order_of(request.api)
+        if lane is RequestOrder.ASIDE:
             self._aside(request, slot, self._handle(request))
             return
         self._queues[lane].append((request, slot))
-        if lane is Lane.CONTROL:
+        if lane is RequestOrder.CONTROL:
             self._control()
         elif self._appender is None:
             self._appender = self._spawn(self._append_all(), f"{lane.value} requests")
@@ -135,7 +138,7 @@ class Lanes:
 
     def _control(self) -> None:
         """Handle requests of the lane until one of them waits."""
-        queue = self._queues[Lane.CONTROL]
+        queue = self._queues[RequestOrder.CONTROL]
         while queue and self._controlled is None:
             request, slot = queue.popleft()
             try:
@@ -152,7 +155,7 @@ class Lanes:
                 self._controlled = reply
                 reply.add_done_callback(partial(self._told_late, request, slot))
 
-    def _told(self, request: Request, slot: Slot, reply: asyncio.Future[Reply]) -> None:
+    def _told(self, request: Request, slot: ReplySlot, reply: asyncio.Future[Reply]) -> None:
         try:
             self._say(request, slot, reply.result())
         except asyncio.CancelledError:
@@ -160,7 +163,7 @@ class Lanes:
         except Exception as error:  # noqa: BLE001 - answered and logged
             self._fail(request, slot, error)
 
-    def _told_late(self, request: Request, slot: Slot, reply: asyncio.Future[Reply]) -> None:
+    def _told_late(self, request: Request, slot: ReplySlot, reply: asyncio.Future[Reply]) -> None:
         self._told(request, slot, reply)
         self._go_on()
 
@@ -169,14 +172,14 @@ class Lanes:
         self._control()
 
     async def _append_all(self) -> None:
-        queue = self._queues[Lane.IN_ORDER]
+        queue = self._queues[RequestOrder.IN_ORDER]
         try:
             while queue:
                 await self._append(*queue.popleft())
         finally:
             self._appender = None
 
-    async def _append(self, request: Request, slot: Slot) -> None:
+    async def _append(self, request: Request, slot: ReplySlot) -> None:
         """The first half of a request whose order counts."""
         try:
             rest = await self._handle(request)
@@ -202,7 +205,7 @@ class Lanes:
         finally:
             self._settler = None
 
-    def _aside(self, request: Request, slot: Slot, reply: Awaitable[Reply]) -> "asyncio.Task[None]":
+    def _aside(self, request: Request, slot: ReplySlot, reply: Awaitable[Reply]) -> "asyncio.Task[None]":
         task = self._spawn(self._answer(request, slot, reply), name_of(request.api))
         self._waits.add(task)
         task.add_done_callback(self._waits.discard)
@@ -224,7 +227,7 @@ class Lanes:
             raise Unsupported(f"{name_of(request.api)} version {request.version} is not answered by this broker")
         return handler(request)
 
-    async def _answer(self, request: Request, slot: Slot, reply: Awaitable[Reply]) -> None:
+    async def _answer(self, request: Request, slot: ReplySlot, reply: Awaitable[Reply]) -> None:
         try:
             said = await reply
             if isinstance(said, EncodedReply):
@@ -244,7 +247,7 @@ class Lanes:
         if request.elements >= LARGE_ELEMENTS:
             await free_message(request.body, request.turn)
 
-    async def _write(self, request: Request, slot: Slot, said: Reply) -> None:
+    async def _write(self, request: Request, slot: ReplySlot, said: Reply) -> None:
         """Answer with a reply that may be large."""
         if not is_large(said):
             self._say(request, slot, said)
@@ -253,18 +256,18 @@ class Lanes:
         slot.fill(await in_turns(steps, request.turn))
         await free_message(said, request.turn)
 
-    def _say(self, request: Request, slot: Slot, said: Reply) -> None:
+    def _say(self, request: Request, slot: ReplySlot, said: Reply) -> None:
         buffers = reply_buffers(request.api, request.version, request.correlation_id, said)
         slot.fill(buffers, said.sent if isinstance(said, EncodedReply) else None)
 
-    def _fail(self, request: Request, slot: Slot, error: Exception) -> None:
+    def _fail(self, request: Request, slot: ReplySlot, error: Exception) -> None:
         """Say that it failed; if even that does not go, nothing can be said any more on this connection."""
         if _is_large(request):
             self._spawn(self._fail_in_place(request, slot, error), name_of(request.api))
         elif self._note_failure(request, slot, error):
             self._tell_failed(request, slot, partial(_failed_buffers, request, error))
 
-    async def _fail_in_place(self, request: Request, slot: Slot, error: Exception) -> None:
+    async def _fail_in_place(self, request: Request, slot: ReplySlot, error: Exception) -> None:
         """The same, where the reply may be large: it is made in a thread."""
         if not self._note_failure(request, slot, error):
             return
@@ -280,10 +283,10 @@ class Lanes:
             raise
         self._tell_failed(request, slot, made.result)
 
-    def _note_failure(self, request: Request, slot: Slot, error: Exception) -> bool:
+    def _note_failure(self, request: Request, slot: ReplySlot, error: Exception) -> bool:
         """Log a failure; return whether the client waits for a reply."""
         name = f"{name_of(request.api)} version {request.version} of {request.peer} ({request.client_id})"
-        code = code_of(error, place=place_of(request.api))
+        code = code_of(error, place=error_scope_of(request.api))
         if isinstance(error, SeaweedMQError | TimeoutError):
             log.debug("Kafka's %s is answered %s: %s", name, code.name, error)
         else:
@@ -294,7 +297,7 @@ class Lanes:
         self._connection.fail(f"a request that wants no answer failed: {error}")
         return False
 
-    def _tell_failed(self, request: Request, slot: Slot, failed: Callable[[], Sequence[Buffer]]) -> None:
+    def _tell_failed(self, request: Request, slot: ReplySlot, failed: Callable[[], Sequence[Buffer]]) -> None:
         try:
             buffers = failed()
         except Exception:
@@ -313,7 +316,7 @@ def _is_large(request: Request) -> bool:
 
 
 def _failed_buffers(request: Request, error: Exception) -> Sequence[Buffer]:
-    reply = failed_reply(request, code_of(error, place=place_of(request.api)), _words(error))
+    reply = error_reply(request, code_of(error, place=error_scope_of(request.api)), _words(error))
     return reply_buffers(request.api, request.version, request.correlation_id, reply)
 
 

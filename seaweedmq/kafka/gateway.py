@@ -6,7 +6,7 @@ from typing import Protocol
 
 from seaweedmq.kafka.server import KafkaServer, bind
 from seaweedmq.kafka.wire.codes import Code
-from seaweedmq.kafka.wire.failure import KafkaRefusal
+from seaweedmq.kafka.wire.error_mapping import KafkaError
 from seaweedmq.kafka.wire.messages import API, ApiVersionsResponse, Handler, Reply, Request
 from seaweedmq.kafka.wire.versions import ADVERTISED, is_advertised
 from seaweedmq.model.config import BrokerConfig
@@ -73,7 +73,7 @@ async def _versions(request: Request) -> Reply:
     if request.body is not None and request.version >= NAMED_FROM:
         for what in (request.body.client_software_name, request.body.client_software_version):
             if not _SOFTWARE.fullmatch(what):
-                raise KafkaRefusal(
+                raise KafkaError(
                     Code.INVALID_REQUEST,
                     f"client software {what[:40]!r}: use A-Z a-z 0-9 . -, the first and the last a letter or digit",
                 )

@@ -8,11 +8,11 @@ import socket
 from collections.abc import Mapping
 
 from seaweedmq.errors import AlreadyExists, InvalidArgument
-from seaweedmq.kafka.dispatch import Lanes, Tasks
+from seaweedmq.kafka.dispatch import RequestScheduler, Tasks
 from seaweedmq.kafka.wire.budget import RequestMemory
 from seaweedmq.kafka.wire.connection import RECEIVE_BYTES, Connection
+from seaweedmq.kafka.wire.interfaces import ConnectionHandle, ConnectionLimits
 from seaweedmq.kafka.wire.messages import Handler
-from seaweedmq.kafka.wire.roles import Conversation, Limits
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.runtime.turns import Turns
 
@@ -59,7 +59,7 @@ class KafkaServer:
     ) -> None:
         """``in_flight_bytes_max``: what there is memory for; None: as configured. ``turns``: of long requests; None: by
         the clock of the machine."""
-        self.limits = Limits(
+        self.limits = ConnectionLimits(
             request_bytes_max=config.kafka_request_bytes_max,
             requests_max=config.kafka_requests_per_connection_max,
             read_s=config.kafka_request_read_s,
@@ -70,7 +70,7 @@ class KafkaServer:
         self.buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._handlers = handlers
         self._connections_max = config.kafka_connections_max
-        self._connections: set[Conversation] = set()
+        self._connections: set[ConnectionHandle] = set()
         self._tasks = Tasks()
         self._server: asyncio.Server | None = None
         self._all_closed = asyncio.Event()
@@ -120,7 +120,7 @@ class KafkaServer:
             await asyncio.sleep(0)  # they are told
         await self._tasks.ended(grace_s)
 
-    def opened(self, connection: Conversation) -> Lanes | None:
+    def opened(self, connection: ConnectionHandle) -> RequestScheduler | None:
         """A new connection; None: there are as many as may be."""
         if len(self._connections) >= self._connections_max:
             if not self._is_full:  # once, until there is room again
@@ -133,9 +133,9 @@ class KafkaServer:
                 )
             return None
         self._connections.add(connection)
-        return Lanes(connection, self._handlers, self._tasks)
+        return RequestScheduler(connection, self._handlers, self._tasks)
 
-    def closed(self, connection: Conversation) -> None:
+    def closed(self, connection: ConnectionHandle) -> None:
         """It is gone."""
         self._connections.discard(connection)
         self._is_full = False

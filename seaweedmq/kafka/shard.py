@@ -24,15 +24,15 @@ from itertools import count
 from typing import Any, Final, TypeVar
 
 from seaweedmq.codec.kafka.group_records import decode_record, encode_record
-from seaweedmq.core.kafka.classic_events import Limits, ShardEvent, TimePassed, TopicsDeleted
+from seaweedmq.core.kafka.classic_events import CoordinatorLimits, ShardEvent, Tick, TopicsDeleted
 from seaweedmq.core.kafka.shard_state import GroupShard
 from seaweedmq.core.kafka.state_memory import StateMemory
 from seaweedmq.errors import Corrupt, SeaweedMQError, StaleMetadata
+from seaweedmq.kafka.metadata.topic_ids import TopicIds
 from seaweedmq.kafka.shard_log import Pair, ShardLog
 from seaweedmq.kafka.shard_snapshots import AFTER_BYTES, Snapshots
-from seaweedmq.kafka.topic_ids import TopicIds
 from seaweedmq.kafka.wire.codes import Code
-from seaweedmq.kafka.wire.failure import KafkaRefusal
+from seaweedmq.kafka.wire.error_mapping import KafkaError
 from seaweedmq.model.kafka_groups import OffsetRecord
 from seaweedmq.ports import Environment
 from seaweedmq.runtime.retrying import backoff, retrying, when
@@ -82,7 +82,7 @@ class Shard:
         self,
         log_: ShardLog,
         *,
-        limits: Limits,
+        limits: CoordinatorLimits,
         memory: StateMemory,
         env: Environment,
         topic_ids: TopicIds,
@@ -158,7 +158,7 @@ class Shard:
 
     def _check_active(self) -> None:
         if self.stage is Stage.LOADING:
-            raise KafkaRefusal(
+            raise KafkaError(
                 Code.COORDINATOR_LOAD_IN_PROGRESS,
                 f"partition {self.partition.partition} of {self.partition.topic.name} is being loaded: retry",
             )
@@ -228,7 +228,7 @@ class Shard:
 
     def _time_passed(self) -> None:
         self._timer = None
-        self._take(TimePassed())
+        self._take(Tick())
 
     # --- from the beginning to the end --------------------------------------------------------------------------------
 

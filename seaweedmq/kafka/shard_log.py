@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from seaweedmq.broker.local import LocalPartition, Standing, Tail
+from seaweedmq.broker.local import LocalPartition, Tail, TailState
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.coordination.view import ClusterView
@@ -29,7 +29,7 @@ RECORD_OVERHEAD_BYTES: Final = 10
 
 
 @dataclass(slots=True)
-class Kept:
+class ShardContents:
     """What a partition holds."""
 
     latest: dict[bytes, bytes] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class ShardLog:
         self._view = view
         self._frame_bytes_max = frame_bytes_max
 
-    async def load(self, start_offset: int | None = None) -> Kept:
+    async def load(self, start_offset: int | None = None) -> ShardContents:
         """All there is from an offset on, wherever it lies, once all of it is committed. No deadline. ``start_offset``
         None: from the earliest that is needed.
 
@@ -62,7 +62,7 @@ class ShardLog:
             StaleMetadata: this broker leads the partition no more.
             SeaweedMQError: something can not be read, or is not committed at the moment.
         """
-        kept = Kept()
+        kept = ShardContents()
         position = await self._start() if start_offset is None else start_offset
         while position < self.partition.end:
             await self.partition.committed(self.partition.end)
@@ -85,11 +85,11 @@ class ShardLog:
         topic = self._view.topics.get(partition.topic.name, partition.topic)  # the mark rises while this lives
         return max(await partition.earliest(), topic.low_watermark(partition.segment.slots))
 
-    async def _load_from(self, position: int, kept: Kept) -> int:
+    async def _load_from(self, position: int, kept: ShardContents) -> int:
         """Take in what one segment holds from there on; where the next one begins, or how far it was committed."""
         tail = self.partition.tail(position)
         try:
-            while await tail.look() is Standing.READABLE:
+            while await tail.look() is TailState.READABLE:
                 if await tail.ready():
                     await _take_in(tail, kept)
         finally:
@@ -97,7 +97,7 @@ class ShardLog:
         return tail.position
 
 
-async def _take_in(tail: Tail, kept: Kept) -> None:
+async def _take_in(tail: Tail, kept: ShardContents) -> None:
     begins_at = tail.position
     taken = tail.take(READ_BYTES)
     if taken is None:

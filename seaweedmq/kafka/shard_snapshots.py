@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from seaweedmq.codec.kafka.group_records import encode_record
-from seaweedmq.kafka.shard_log import Kept, Pair, size_of
+from seaweedmq.kafka.shard_log import Pair, ShardContents, size_of
 from seaweedmq.model.config import KIB, MIB
 from seaweedmq.model.kafka_groups import ShardRecord
 
@@ -49,7 +49,7 @@ class Snapshots:
         """Whether there are pieces left to append."""
         return self._mark is not None
 
-    def loaded(self, kept: Kept, now: float) -> None:
+    def loaded(self, kept: ShardContents, now: float) -> None:
         """The state was read from what the log holds. ``now``: seconds on any clock that only rises."""
         self._began_at = now
         self._written_bytes = kept.read_bytes + kept.read_frames * self._round_bytes

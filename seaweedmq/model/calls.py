@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from seaweedmq.model.broker import ClusterStatus, Decision
-from seaweedmq.model.description import ALL, SegmentStats, TopicDescription, Which
+from seaweedmq.model.description import ALL, SegmentSelection, SegmentStats, TopicDescription
 from seaweedmq.model.groups import GroupDescription, GroupSummary
 from seaweedmq.model.kafka_group_admin import KafkaGroupDescription, KafkaGroupSummary
 from seaweedmq.model.replication import FenceReply, SealedLog, SegmentRef
@@ -80,7 +80,7 @@ class DescribeTopic(Call[TopicDescription]):
     """The topic with the segments that are asked for, of many sealed ones a page. NotFound."""
 
     name: TopicName
-    which: Which = ALL
+    which: SegmentSelection = ALL
     topic_uid: int = 0
 
 
@@ -103,7 +103,7 @@ class AwaitedTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldTopics:
+class UpdatedTopics:
     """What a broker tells of topics that somebody waits for."""
 
     changed: tuple[TopicDescription, ...] = ()
@@ -114,7 +114,7 @@ class ToldTopics:
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitTopics(Call[ToldTopics]):
+class AwaitTopics(Call[UpdatedTopics]):
     """Which of the topics are newer than what the caller knows: as soon as one is, or after ``patience_s``."""
 
     topics: tuple[AwaitedTopic, ...]

@@ -9,7 +9,7 @@ from seaweedmq.model.topic import Topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Which:
+class SegmentSelection:
     """The segments a description should have. Open ones all come at once; sealed ones, which may be very many, in pages
     by id."""
 
@@ -20,14 +20,14 @@ class Which:
     """These in any case, as far as they are known."""
 
 
-ALL = Which()
+ALL = SegmentSelection()
 
 
-OPEN = Which(sealed_above=None)
+OPEN = SegmentSelection(sealed_above=None)
 
 
 IDS_MAX = 10_000
-"""Ids in one ``Which``."""
+"""Ids in one ``SegmentSelection``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

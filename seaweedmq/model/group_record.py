@@ -20,7 +20,7 @@ class MemberRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class SegmentOwner:
     """Who owns a segment."""
 
     member: str
@@ -44,14 +44,14 @@ class GroupRecord:
     generation: int
     """Rises with each change of owners."""
     members: Mapping[str, MemberRecord]
-    owners: Mapping[int, Owner]
+    owners: Mapping[int, SegmentOwner]
     crashes: Mapping[int, int]
     """Segment -> how many owners in a row were lost without committing anything although there was something to read;
     segments without such a loss are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
+class CommittedOffset:
     """What a group committed of one segment."""
 
     offset: int

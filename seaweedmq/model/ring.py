@@ -88,7 +88,7 @@ def even_ranges(ring: KeyRange, count: int) -> tuple[KeyRange, ...]:
     return tuple(KeyRange(lo, hi) for lo, hi in pairwise(edges))
 
 
-def is_partition(ranges: Iterable[KeyRange], ring: KeyRange) -> bool:
+def covers_ring(ranges: Iterable[KeyRange], ring: KeyRange) -> bool:
     """Whether the ranges, in any order, cover the ring exactly once."""
     at = ring.lo
     for r in sorted(ranges):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from seaweedmq.model.ring import KeyRange
 
 
-class Place(NamedTuple):
+class StagedSegment(NamedTuple):
     """A segment as the lineage has it."""
 
     segment: int
@@ -15,7 +15,7 @@ class Place(NamedTuple):
     predecessors: tuple[int, ...]
 
 
-class Finished(NamedTuple):
+class FinishedSegment(NamedTuple):
     """What became of a segment's rows."""
 
     kept: int
@@ -45,7 +45,7 @@ class Manifest:
     ring: KeyRange
     files: tuple[StagedFile, ...]
     """In the order of the rows."""
-    roots: tuple[Place, ...]
+    roots: tuple[StagedSegment, ...]
     """Segments that were open at that moment."""
     checkpoint: str = ""
     """Location of the query's checkpoint; "" if it is not known."""
@@ -57,7 +57,7 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class SegmentProgress:
     """How far a segment is: rows below ``sequence`` are acknowledged, the last of them below ``offset``."""
 
     sequence: int
@@ -65,14 +65,14 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class BatchProgress:
     """How far a batch is, as somebody has noted it: at least so far."""
 
-    places: tuple[Place, ...] = ()
+    places: tuple[StagedSegment, ...] = ()
     """Of the segments that are named below, and of those that say when these may begin."""
-    finished: Mapping[int, Finished] = field(default_factory=dict)
+    finished: Mapping[int, FinishedSegment] = field(default_factory=dict)
     """In the order of what happened."""
-    reached: Mapping[int, Reached] = field(default_factory=dict)
+    reached: Mapping[int, SegmentProgress] = field(default_factory=dict)
 
     @property
     def record_count(self) -> int:
@@ -82,7 +82,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class CompletedBatch:
     """The last batch that a sink has finished; those before it were finished earlier."""
 
     batch: int

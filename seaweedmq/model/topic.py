@@ -68,7 +68,7 @@ class TopicName:
         return f"{self.namespace}/{self.name}"
 
 
-def created_again(name: TopicName) -> NotFound:
+def topic_recreated(name: TopicName) -> NotFound:
     """What is told whoever knows an earlier topic of this name."""
     return NotFound(f"topic {name} was deleted, and created again: open a new publisher or subscriber")
 

@@ -19,10 +19,10 @@ from seaweedmq.model.subscribe import SubscribeReply, SubscribeRequest
 from seaweedmq.ports import BrokerApi, LeaderApi
 from seaweedmq.rpc import cluster, data, groups
 from seaweedmq.rpc.address import parse_address
+from seaweedmq.rpc.call_batcher import CallBatcher
 from seaweedmq.rpc.calls import Peer
 from seaweedmq.rpc.channels.client import ChannelClient
 from seaweedmq.rpc.methods import METHODS, TOGETHER
-from seaweedmq.rpc.together import Together
 from seaweedmq.rpc.transport import (
     AT_ONCE,
     JOIN_GROUP,
@@ -142,7 +142,7 @@ class _GrpcBroker:
         self._join_group: Any = channel.stream_stream(JOIN_GROUP, None, None)
         self._report_load: Any = channel.stream_unary(REPORT_LOAD, None, None)
         self._together = {
-            service: Together(self._alone, partial(self._at_once, service), peer.address)
+            service: CallBatcher(self._alone, partial(self._at_once, service), peer.address)
             for service in {METHODS[call].service for call in TOGETHER}
         }
 

@@ -25,9 +25,9 @@ from seaweedmq.errors import AlreadyExists, InvalidArgument, ResourceExhausted, 
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PROTOCOL_VERSION, Frames
 from seaweedmq.ports import BrokerApi
-from seaweedmq.rpc import cluster, data, groups, status, together
+from seaweedmq.rpc import call_batcher, cluster, data, groups, status
 from seaweedmq.rpc.address import Address, parse_address
-from seaweedmq.rpc.channels.server import Answering, ChannelServer
+from seaweedmq.rpc.channels.server import ChannelHandler, ChannelServer
 from seaweedmq.rpc.methods import METHODS, TOGETHER
 from seaweedmq.rpc.transport import (
     AT_ONCE,
@@ -241,7 +241,7 @@ class _Handlers:
         async def handle(request: bytes, context: Context) -> bytes:
             async with self._translated(AT_ONCE, context):
                 api = self._api.passed_on if _is_passed_on(context) else self._api
-                return await together.answer(request, methods.get, api.call)
+                return await call_batcher.answer(request, methods.get, api.call)
             raise AssertionError("unreachable: a translated block returns or aborts")
 
         return handle
@@ -272,7 +272,7 @@ class _Handlers:
         admitted: Callable[[], AbstractAsyncContextManager[None]],
     ) -> "grpc.RpcMethodHandler[bytes, bytes]":
         async def handle(envelopes: AsyncIterator[bytes], context: Context) -> None:
-            answering = Answering(
+            answering = ChannelHandler(
                 name=name,
                 answer=answer,
                 decode=decode,

@@ -75,7 +75,9 @@ def from_status(error: grpc.aio.AioRpcError, *, method: str, address: str, timeo
     where = f"broker {address}"
     match error.code():
         case grpc.StatusCode.UNAVAILABLE if "onnection refused" in details:
-            return errors.Refused(f"{where} is out of reach (connection refused): check that it runs there, and retry")
+            return errors.ConnectionRefused(
+                f"{where} is out of reach (connection refused): check that it runs there, and retry"
+            )
         case grpc.StatusCode.UNAVAILABLE:
             return errors.Unavailable(f"{where} is out of reach ({details}): check that it runs there, and retry")
         case grpc.StatusCode.INTERNAL:  # a reset stream or a broken HTTP/2 frame: a broker's own comes with its kind

@@ -13,10 +13,10 @@ from seaweedmq.model.calls import (
     DescribeTopic,
     ListTopics,
     RaiseLowWatermark,
-    ToldTopics,
     TopicStats,
+    UpdatedTopics,
 )
-from seaweedmq.model.description import Which
+from seaweedmq.model.description import SegmentSelection
 from seaweedmq.model.topic import TopicChange, TopicName, TopicSpec
 from seaweedmq.rpc import types
 from seaweedmq.rpc.transport import ADMIN_SERVICE
@@ -111,7 +111,7 @@ def _write_describe(call: DescribeTopic) -> admin_pb2.DescribeTopicRequest:
 
 def _read_describe(message: admin_pb2.DescribeTopicRequest) -> DescribeTopic:
     above = message.sealed_above if message.HasField("sealed_above") else -1
-    which = Which(
+    which = SegmentSelection(
         open=not message.without_open,
         sealed_above=None if message.without_sealed else above,
         ids=tuple(message.segments),
@@ -225,7 +225,7 @@ CALLS: tuple[Unary[Any, Any], ...] = (
         write_reply=lambda told: admin_pb2.AwaitTopicsReply(
             topics=map(types.write_description, told.changed), unknown=told.unknown
         ),
-        read_reply=lambda m: ToldTopics(tuple(map(types.read_description, m.topics)), tuple(m.unknown)),
+        read_reply=lambda m: UpdatedTopics(tuple(map(types.read_description, m.topics)), tuple(m.unknown)),
     ),
     Unary(
         call=AdoptSchema,

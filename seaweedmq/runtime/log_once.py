@@ -25,7 +25,7 @@ class _Trouble:
     reasons: set[str] = field(default_factory=set)
 
 
-class Complaints:
+class OnceLogger:
     """The failures of things that are retried. Belongs to the event loop."""
 
     def __init__(self, log: logging.Logger, level: int = logging.WARNING) -> None:

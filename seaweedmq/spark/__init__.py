@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from seaweedmq.spark.lag import LagListener
 from seaweedmq.spark.native import read_native
-from seaweedmq.spark.options import Face, check_names
+from seaweedmq.spark.options import SparkApi, check_names
 from seaweedmq.spark.source import FORMAT, SeaweedMQSource
 
 __all__ = ["FORMAT", "LagListener", "read", "register"]
@@ -97,7 +97,7 @@ def read(
     """
     given = {"topic": topic, "storage": storage, "bootstrap": bootstrap, **options}
     texts = {name: _text(name, value) for name, value in given.items() if value is not None}
-    named = check_names(texts, Face.BATCH)
+    named = check_names(texts, SparkApi.BATCH)
     register(spark)
     return read_native(spark, named)
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from seaweedmq.errors import NotFound, OutOfRange
 from seaweedmq.model.segment import Segment
-from seaweedmq.spark.pieces import Known
-from seaweedmq.spark.tail import end_in_files
+from seaweedmq.spark.log_ends import end_in_files
+from seaweedmq.spark.scan_ranges import BrokerOffsets
 from seaweedmq.spark.window import ReadWindow
 from seaweedmq.storage.snapshot import TopicSnapshot, list_files
 
@@ -17,7 +17,7 @@ _LISTINGS_MAX: Final = 3
 """Of files of which one was gone when it was looked into."""
 
 
-def refuse_beyond(window: ReadWindow, root: Path | None, snapshot: TopicSnapshot, known: Known | None) -> None:
+def refuse_beyond(window: ReadWindow, root: Path | None, snapshot: TopicSnapshot, known: BrokerOffsets | None) -> None:
     """Raise if an offset is named beyond the end of its segment, as far as that is known.
 
     Without brokers the logs of open segments are looked into, of those alone that are named.
@@ -49,7 +49,9 @@ def _named(window: ReadWindow) -> Iterator[tuple[str, int, int]]:
                 yield option, number, offset
 
 
-def _end(root: Path | None, snapshot: TopicSnapshot, segment: Segment, known: Known | None) -> tuple[int, str] | None:
+def _end(
+    root: Path | None, snapshot: TopicSnapshot, segment: Segment, known: BrokerOffsets | None
+) -> tuple[int, str] | None:
     """Where the segment ends, and in what way; None: nobody knows."""
     if segment.end_offset is not None:
         return segment.end_offset, "ends at"

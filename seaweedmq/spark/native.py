@@ -25,12 +25,12 @@ from seaweedmq.errors import InvalidArgument, NotFound
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.columns import OFFSET, SEGMENT, TIMESTAMP, TOPIC, Column
+from seaweedmq.spark.log_ends import end_of_logs
 from seaweedmq.spark.native_types import foreign_part
 from seaweedmq.spark.options import RANGES, SparkOptions, parse_options
-from seaweedmq.spark.pieces import BrokerPiece, Piece, plan_pieces
-from seaweedmq.spark.source import FORMAT, Found, chosen_columns, find, window_of
+from seaweedmq.spark.scan_ranges import BrokerRange, ScanRange, plan_ranges
+from seaweedmq.spark.source import FORMAT, TopicSource, chosen_columns, find, window_of
 from seaweedmq.spark.table_scan import row_groups
-from seaweedmq.spark.tail import end_of_logs
 from seaweedmq.spark.window import Interval
 from seaweedmq.storage.store.file_handles import open_input
 from seaweedmq.storage.tables.opener import open_table
@@ -108,7 +108,7 @@ def why_not_native(options: SparkOptions, columns: Sequence[Column]) -> str | No
     return None
 
 
-def plan_native(found: Found, options: SparkOptions, *, with_tables: bool = True) -> NativePlan:
+def plan_native(found: TopicSource, options: SparkOptions, *, with_tables: bool = True) -> NativePlan:
     """Which tables are read whole, which in part, and what is left for the data source. Looks into the logs' headers
     and every table's footer, which is verified.
 
@@ -117,11 +117,11 @@ def plan_native(found: Found, options: SparkOptions, *, with_tables: bool = True
 
     Raises:
         NotFound: a file is gone since the listing.
-        OutOfRange, Corrupt, StorageFailed: as ``pieces.plan_pieces`` and ``opener.open_table``.
+        OutOfRange, Corrupt, StorageFailed: as ``pieces.plan_ranges`` and ``opener.open_table``.
     """
     root, topic = found.root, found.snapshot.topic
     window = window_of(found, options, options.window)
-    pieces = plan_pieces(found.snapshot, window, found.known, fail_on_data_loss=options.fail_on_data_loss)
+    pieces = plan_ranges(found.snapshot, window, found.known, fail_on_data_loss=options.fail_on_data_loss)
     tables = [p for p in pieces if with_tables and isinstance(p, SnapshotPiece) and p.kind is FileKind.TABLE]
     with ThreadPoolExecutor(_THREADS, "seaweedmq-footer") as pool:
         wanted = list(pool.map(lambda p: _is_wanted(root, topic, p.files[0], window.timestamps), tables))
@@ -143,7 +143,7 @@ def plan_native(found: Found, options: SparkOptions, *, with_tables: bool = True
     return NativePlan(whole=tuple(whole), clipped=tuple(clipped), ranges=ranges)
 
 
-def plan_over(found: Found, options: SparkOptions, *, with_tables: bool = True) -> NativePlan:
+def plan_over(found: TopicSource, options: SparkOptions, *, with_tables: bool = True) -> NativePlan:
     """As :func:`plan_native`, over again where files went since they were listed."""
     for attempt in range(REPLANS_MAX):
         try:
@@ -159,8 +159,8 @@ def plan_over(found: Found, options: SparkOptions, *, with_tables: bool = True) 
     raise AssertionError("the last attempt returns or raises")
 
 
-def _end_of(root: Path | None, topic: Topic, piece: Piece, *, is_committed: bool) -> int:
-    if isinstance(piece, BrokerPiece):
+def _end_of(root: Path | None, topic: Topic, piece: ScanRange, *, is_committed: bool) -> int:
+    if isinstance(piece, BrokerRange):
         return piece.end_offset
     if piece.end_offset is not None and (is_committed or piece.complete):
         return piece.end_offset
@@ -193,7 +193,7 @@ def _tail_options(given: dict[str, str], plan: NativePlan) -> dict[str, str]:
 
 
 def _tables(
-    spark: SparkSession, found: Found, plan: NativePlan, columns: Sequence[Column], timestamps: Interval
+    spark: SparkSession, found: TopicSource, plan: NativePlan, columns: Sequence[Column], timestamps: Interval
 ) -> Iterator[DataFrame]:
     """Frames of the tables, with the columns of the result."""
     kinds = {c.source: c.kind for c in columns} | _PLACE

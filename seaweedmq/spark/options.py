@@ -18,7 +18,7 @@ from seaweedmq.spark.positions import backwards, check_order, parse_offsets, par
 from seaweedmq.spark.window import EARLIEST, Interval, Offsets, ReadWindow
 
 
-class Face(StrEnum):
+class SparkApi(StrEnum):
     """What a user calls."""
 
     BATCH = "spark.read"
@@ -27,13 +27,13 @@ class Face(StrEnum):
     """And ``df.writeStream``."""
 
 
-_READ = frozenset({Face.BATCH, Face.STREAM})
-_BATCH = frozenset({Face.BATCH})
-_STREAM = frozenset({Face.STREAM})
-_WRITE = frozenset({Face.WRITE})
-_EVERY = frozenset(Face)
+_READ = frozenset({SparkApi.BATCH, SparkApi.STREAM})
+_BATCH = frozenset({SparkApi.BATCH})
+_STREAM = frozenset({SparkApi.STREAM})
+_WRITE = frozenset({SparkApi.WRITE})
+_EVERY = frozenset(SparkApi)
 
-OPTIONS: Final[Mapping[str, frozenset[Face]]] = MappingProxyType(
+OPTIONS: Final[Mapping[str, frozenset[SparkApi]]] = MappingProxyType(
     {
         "storage": _EVERY,
         "bootstrap": _EVERY,
@@ -86,7 +86,7 @@ _ONE_EXAMPLE = {"storage": "/mnt/shared/mq", "topic": "shop/orders"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class TopicLocation:
     """Which topic, and where it is found."""
 
     topic: TopicName
@@ -97,7 +97,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class ColumnOptions:
     """Which columns the user wants to see."""
 
     columns: tuple[str, ...] | None
@@ -109,9 +109,9 @@ class Shown:
 class SparkOptions:
     """What the user of a read asked for."""
 
-    place: Place
+    place: TopicLocation
     window: ReadWindow
-    shown: Shown
+    shown: ColumnOptions
     starting_times: Offsets | None
     """Microseconds in place of offsets: where the window begins is found by them. None: the window says it."""
     ending_times: Offsets | None
@@ -125,7 +125,7 @@ class SparkOptions:
         return self.place.topic
 
 
-def check_names(given: Mapping[str, str], face: Face | None = None) -> dict[str, str]:
+def check_names(given: Mapping[str, str], face: SparkApi | None = None) -> dict[str, str]:
     """The options as ``OPTIONS`` spells them; their names are case-insensitive, as everywhere in Spark.
 
     Args:
@@ -157,7 +157,7 @@ def check_names(given: Mapping[str, str], face: Face | None = None) -> dict[str,
     return named
 
 
-def parse_place(named: Mapping[str, str]) -> Place:
+def parse_place(named: Mapping[str, str]) -> TopicLocation:
     """Where to read from or write to, of checked options.
 
     Raises:
@@ -171,7 +171,7 @@ def parse_place(named: Mapping[str, str]) -> Place:
             raise InvalidArgument(
                 f"option {name!r} is missing: give it like .option({name!r}, {_ONE_EXAMPLE[name]!r}){also}"
             )
-    return Place(
+    return TopicLocation(
         topic=TopicName.parse(named["topic"]),
         storage=named.get("storage") or None,
         bootstrap=named.get("bootstrap") or None,
@@ -184,7 +184,7 @@ def parse_options(given: Mapping[str, str]) -> SparkOptions:
     Raises:
         InvalidArgument: unknown or missing option, or a value that breaks its rule.
     """
-    named = check_names(given, Face.BATCH)
+    named = check_names(given, SparkApi.BATCH)
     place = parse_place(named)
     for offsets, times in (
         ("startingOffsets", "startingOffsetsByTimestamp"),
@@ -234,13 +234,13 @@ def parse_options(given: Mapping[str, str]) -> SparkOptions:
     )
 
 
-def parse_shown(named: Mapping[str, str]) -> Shown:
+def parse_shown(named: Mapping[str, str]) -> ColumnOptions:
     """The columns of a read, of checked options. Raises InvalidArgument."""
     columns = parse_columns(named.get("columns"))
     include_headers = parse_bool(named, "includeHeaders", default=True)
     if not include_headers and columns is not None and "headers" in map(str.lower, columns):
         raise InvalidArgument("option 'columns' names headers and 'includeHeaders' is false: drop one of them")
-    return Shown(columns=columns, include_headers=include_headers)
+    return ColumnOptions(columns=columns, include_headers=include_headers)
 
 
 def parse_bool(named: Mapping[str, str], option: str, *, default: bool) -> bool:
@@ -286,7 +286,7 @@ def _listed(text: str) -> tuple[str, ...] | None:
     return tuple(names) if isinstance(names, list) and all(isinstance(name, str) for name in names) else None
 
 
-def _unknown(name: str, face: Face | None) -> str:
+def _unknown(name: str, face: SparkApi | None) -> str:
     names = [known for known, faces in OPTIONS.items() if face is None or face in faces]
     folded = _OF_KAFKA.get(name.lower(), name).lower()
     nearest = difflib.get_close_matches(folded, [n.lower() for n in names], 1)

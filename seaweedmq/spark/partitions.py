@@ -18,9 +18,9 @@ from seaweedmq.errors import NotFound
 from seaweedmq.model.config import KIB, MIB
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Topic
-from seaweedmq.spark.pieces import BrokerPiece, Known, Piece, plan_pieces
+from seaweedmq.spark.log_ends import end_of_logs
+from seaweedmq.spark.scan_ranges import BrokerOffsets, BrokerRange, ScanRange, plan_ranges
 from seaweedmq.spark.table_scan import RowGroup, opened, row_groups
-from seaweedmq.spark.tail import end_of_logs
 from seaweedmq.spark.window import Interval, ReadWindow
 from seaweedmq.storage.snapshot import TopicSnapshot
 
@@ -35,7 +35,7 @@ _FOOTER_THREADS = 8
 class Partition(InputPartition):  # type: ignore[misc]  # pyspark is not typed here
     """What one task reads, in order."""
 
-    def __init__(self, pieces: tuple[Piece, ...]) -> None:
+    def __init__(self, pieces: tuple[ScanRange, ...]) -> None:
         super().__init__(None)
         self.pieces = pieces
 
@@ -56,19 +56,19 @@ def plan_partitions(
     window: ReadWindow,
     cores: int | None = None,
     *,
-    known: Known | None = None,
+    known: BrokerOffsets | None = None,
     sharing: Sharing = Sharing(),
     fail_on_data_loss: bool = True,
 ) -> list[Partition]:
     """Partitions that hold what the window wants of the snapshot, each record once.
 
     Args:
-        known, fail_on_data_loss: as ``pieces.plan_pieces``.
+        known, fail_on_data_loss: as ``pieces.plan_ranges``.
 
     Raises:
-        InvalidArgument, OutOfRange, Corrupt: as ``pieces.plan_pieces``; or files are unreadable.
+        InvalidArgument, OutOfRange, Corrupt: as ``pieces.plan_ranges``; or files are unreadable.
     """
-    pieces = plan_pieces(snapshot, window, known, fail_on_data_loss=fail_on_data_loss)
+    pieces = plan_ranges(snapshot, window, known, fail_on_data_loss=fail_on_data_loss)
     total_bytes = sum(p.size_bytes for p in pieces)
     target = min(PARTITION_BYTES_MAX, max(PARTITION_BYTES_MIN, total_bytes // (cores or os.cpu_count() or 1)))
     if sharing.partitions_min is not None:
@@ -80,7 +80,7 @@ def plan_partitions(
         return shared([e for part in cut for p in part for e in _ended(root, snapshot.topic, p)], sharing)
 
 
-def shared(pieces: Sequence[Piece], sharing: Sharing) -> list[Partition]:
+def shared(pieces: Sequence[ScanRange], sharing: Sharing) -> list[Partition]:
     """A partition for each stretch of at most ``records_max`` offsets, and at least ``partitions_min`` of them if there
     are so many offsets. All pieces have an end."""
     counts = [_count(piece) for piece in pieces]
@@ -95,26 +95,26 @@ def shared(pieces: Sequence[Piece], sharing: Sharing) -> list[Partition]:
     ]
 
 
-def _ended(root: Path | None, topic: Topic, piece: Piece) -> Iterator[Piece]:
+def _ended(root: Path | None, topic: Topic, piece: ScanRange) -> Iterator[ScanRange]:
     """The piece as far as its logs reach now, if there is anything in it."""
-    if isinstance(piece, BrokerPiece) or piece.end_offset is not None or root is None:
+    if isinstance(piece, BrokerRange) or piece.end_offset is not None or root is None:
         yield piece
     elif (end := end_of_logs(root, topic, piece)) > piece.start_offset:
         yield replace(piece, end_offset=end)
 
 
-def _count(piece: Piece) -> int:
+def _count(piece: ScanRange) -> int:
     return 0 if piece.end_offset is None else piece.end_offset - piece.start_offset
 
 
-def _evenly(piece: Piece, parts: int) -> Iterator[Piece]:
+def _evenly(piece: ScanRange, parts: int) -> Iterator[ScanRange]:
     count = _count(piece)
     if parts <= 1:
         yield piece
         return
     edges = [piece.start_offset + count * i // parts for i in range(parts + 1)]
     for start, end in pairwise(edges):
-        if isinstance(piece, BrokerPiece):
+        if isinstance(piece, BrokerRange):
             yield replace(
                 piece, start_offset=start, end_offset=end, from_earliest=piece.from_earliest and start == edges[0]
             )
@@ -157,9 +157,11 @@ def slices(
     ]
 
 
-def _cut(root: Path | None, topic: Topic, piece: Piece, timestamps: Interval, target_bytes: int) -> Sequence[Piece]:
+def _cut(
+    root: Path | None, topic: Topic, piece: ScanRange, timestamps: Interval, target_bytes: int
+) -> Sequence[ScanRange]:
     if (
-        isinstance(piece, BrokerPiece)
+        isinstance(piece, BrokerRange)
         or root is None
         or piece.kind is FileKind.LOG
         or (piece.size_bytes <= target_bytes * 1.5 and not timestamps.is_bounded)
@@ -173,9 +175,9 @@ def _cut(root: Path | None, topic: Topic, piece: Piece, timestamps: Interval, ta
         return [piece]  # it was expired since the listing; the reader finds out what is left
 
 
-def _pack(pieces: Iterable[Piece], target_bytes: int) -> Iterator[tuple[Piece, ...]]:
+def _pack(pieces: Iterable[ScanRange], target_bytes: int) -> Iterator[tuple[ScanRange, ...]]:
     """Neighbours together, until they reach the target."""
-    waiting: list[Piece] = []
+    waiting: list[ScanRange] = []
     waiting_bytes = 0
     for piece in pieces:
         cost = piece.size_bytes + FILE_COST_BYTES

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from seaweedmq.codec.moment import moment_text, us_of
+from seaweedmq.codec.timestamps import moment_text, us_of
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName
 from seaweedmq.spark.window import EARLIEST, Offsets

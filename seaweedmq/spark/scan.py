@@ -14,7 +14,7 @@ from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.columns import Assembler, Column
 from seaweedmq.spark.log_scan import LogScan
-from seaweedmq.spark.pieces import BrokerPiece, Piece
+from seaweedmq.spark.scan_ranges import BrokerRange, ScanRange
 from seaweedmq.spark.table_scan import Scanned, in_batches, opened, scan_table
 from seaweedmq.spark.window import Interval
 from seaweedmq.storage.snapshot import read_snapshot
@@ -39,7 +39,7 @@ class Scan:
     fail_on_data_loss: bool = True
     """Whether lost records are an error; otherwise each gap is logged, and the read continues behind it."""
 
-    def read(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+    def read(self, pieces: Sequence[ScanRange]) -> Iterator[pa.RecordBatch]:
         """The records of the pieces, in order.
 
         Raises:
@@ -49,7 +49,7 @@ class Scan:
         for piece in pieces:
             scan = (
                 self._broker(piece, assembler)
-                if isinstance(piece, BrokerPiece)
+                if isinstance(piece, BrokerRange)
                 else self._piece(piece, assembler, REPLANS_MAX)
             )
             for scanned in scan:
@@ -78,10 +78,10 @@ class Scan:
     def _rest(self, piece: SnapshotPiece, position: int, assembler: Assembler) -> Iterator[Scanned]:
         """What is in no file of a piece that is committed up to its end."""
         if self.bootstrap is not None and piece.end_offset is not None and position < piece.end_offset:
-            rest = BrokerPiece(segment=piece.segment, start_offset=position, end_offset=piece.end_offset)
+            rest = BrokerRange(segment=piece.segment, start_offset=position, end_offset=piece.end_offset)
             yield from self._broker(rest, assembler)
 
-    def _broker(self, piece: BrokerPiece, assembler: Assembler) -> Iterator[Scanned]:
+    def _broker(self, piece: BrokerRange, assembler: Assembler) -> Iterator[Scanned]:
         # Imported here: who reads files alone needs no network.
         from seaweedmq.spark.live import read_range
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from seaweedmq.client.cluster.cluster import parse_bootstrap
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName
-from seaweedmq.spark.options import WRITE_ID, Face, check_names, parse_bool
+from seaweedmq.spark.options import WRITE_ID, SparkApi, check_names, parse_bool
 
 _REQUIRED = (("bootstrap", "127.0.0.1:17777"), ("storage", "/mnt/shared/mq"), ("topic", "shop/orders"))
 
@@ -38,7 +38,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     Raises:
         InvalidArgument: unknown or missing option, or a value that breaks its rule.
     """
-    options = check_names(given, Face.WRITE)
+    options = check_names(given, SparkApi.WRITE)
     for name, example in _REQUIRED:
         if not options.get(name):
             raise InvalidArgument(f"option {name!r} is missing: give it like .option({name!r}, {example!r})")

@@ -19,7 +19,7 @@ from seaweedmq.client.config import ClientConfig
 from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError
 from seaweedmq.model.calls import AdoptSchema
 from seaweedmq.model.description import OPEN, TopicDescription
-from seaweedmq.model.ring import KeyRange, is_partition
+from seaweedmq.model.ring import KeyRange, covers_ring
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
 from seaweedmq.spark.sink_columns import SinkColumns, plan_columns
@@ -120,7 +120,7 @@ async def check_storage(options: SinkOptions, described: TopicDescription) -> Pa
 def open_ranges(described: TopicDescription) -> tuple[KeyRange, ...]:
     """Slots of the open segments; all in one where they do not cover the ring, as a cluster shows only in passing."""
     ranges = tuple(sorted(segment.slots for segment in described.segments if segment.is_open))
-    return ranges if is_partition(ranges, described.topic.ring) else (described.topic.ring,)
+    return ranges if covers_ring(ranges, described.topic.ring) else (described.topic.ring,)
 
 
 async def again(look: Callable[[], Awaitable[T]], on: type[SeaweedMQError]) -> T:

@@ -8,20 +8,20 @@ from pathlib import Path
 from xxhash import xxh3_64_intdigest
 
 from seaweedmq.client.cluster.cluster import Cluster
-from seaweedmq.client.publish.pieces import Pieces
-from seaweedmq.client.publish.replayed import ReplayedBatch, Search, one_thread, place_of, recreated
+from seaweedmq.client.publish.staged_publisher import Search, StagedPublisher, one_thread, place_of, recreated
+from seaweedmq.client.publish.staged_rows import StagedRows
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.core.replay import Replay
 from seaweedmq.errors import InvalidArgument, OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.model.description import OPEN
 from seaweedmq.model.producer import NATIVE_PRODUCER_BIT
-from seaweedmq.model.ring import KeyRange, is_partition
+from seaweedmq.model.ring import KeyRange, covers_ring
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.staged import Done, Manifest, Reached, StagedFile
+from seaweedmq.model.staged import CompletedBatch, Manifest, SegmentProgress, StagedFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.sink_options import SinkOptions
 from seaweedmq.spark.sink_plan import again, check_storage, connected, open_ranges
-from seaweedmq.storage.read.stored_rows import stored_sequence
+from seaweedmq.storage.read.producer_lookup import stored_sequence
 from seaweedmq.storage.staging import StagedBatch, StagedFrames, StagedSink
 from seaweedmq.storage.store.files import open_store
 
@@ -88,7 +88,7 @@ async def publish_staged(
         await _publish(cluster, described.topic, manifest, batch, search)
         ranges = () if is_last else await _ranges_now(cluster, options, manifest)
     if not is_last:
-        sink.finish(Done(batch=number, ranges=ranges, checkpoint=options.checkpoint))
+        sink.finish(CompletedBatch(batch=number, ranges=ranges, checkpoint=options.checkpoint))
     return manifest.record_count
 
 
@@ -108,7 +108,7 @@ async def _manifest(
     described = await cluster.describe(options.topic, OPEN, uid=topic_uid)
     topic = described.topic
     roots = tuple(place_of(segment) for segment in described.segments if segment.is_open)
-    if not is_partition((root.slots for root in roots), topic.ring):
+    if not covers_ring((root.slots for root in roots), topic.ring):
         raise Unavailable(f"the open segments of {topic.name} do not cover its keys: its metadata is changing")
     return Manifest(
         topic_uid=topic.uid,
@@ -162,10 +162,10 @@ async def _publish(
     schema = None if topic.schema is None else schema_from_bytes(topic.schema)
     frames = StagedFrames(batch.folder, manifest.files)
     try:
-        pieces = Pieces(frames, replay, manifest.ring, schema)
+        pieces = StagedRows(frames, replay, manifest.ring, schema)
         async with one_thread() as offload:
             parts = cluster, topic.name, manifest, replay, pieces, progress
-            await ReplayedBatch(*parts, note=batch.note, search=search, offload=offload).run()
+            await StagedPublisher(*parts, note=batch.note, search=search, offload=offload).run()
     finally:
         frames.close()
 
@@ -177,7 +177,7 @@ def _search(
     since_us: int,
     repeat_unknown: bool,
     segment: Segment,
-    reached: Reached,
+    reached: SegmentProgress,
 ) -> int:
     """What the files say of a segment that does not know the producer. Raises OutOfRange."""
     try:

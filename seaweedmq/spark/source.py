@@ -16,10 +16,18 @@ from seaweedmq.errors import InvalidArgument, Unsupported
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.columns import KEY, OFFSET, PARTITION, SEGMENT, TIMESTAMP, Column, columns_of, spark_schema
 from seaweedmq.spark.named_offsets import refuse_beyond
-from seaweedmq.spark.options import Place, Shown, SparkOptions, check_names, parse_options, parse_place, parse_shown
+from seaweedmq.spark.options import (
+    ColumnOptions,
+    SparkOptions,
+    TopicLocation,
+    check_names,
+    parse_options,
+    parse_place,
+    parse_shown,
+)
 from seaweedmq.spark.partitions import Partition, Sharing, plan_partitions
-from seaweedmq.spark.pieces import Known
 from seaweedmq.spark.scan import Scan
+from seaweedmq.spark.scan_ranges import BrokerOffsets
 from seaweedmq.spark.stream_options import parse_stream_options
 from seaweedmq.spark.times import with_times
 from seaweedmq.spark.window import ReadWindow
@@ -35,12 +43,12 @@ _PUSHED = {OFFSET: "offset", TIMESTAMP: "timestamp", SEGMENT: "segment", PARTITI
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class TopicSource:
     """A topic as it is at one moment."""
 
     root: Path | None
     snapshot: TopicSnapshot
-    known: Known | None
+    known: BrokerOffsets | None
     """Of the brokers, if they were asked."""
 
 
@@ -77,7 +85,7 @@ class SeaweedMQSource(DataSource):  # type: ignore[misc]  # pyspark is not typed
         found = find(options.place, ends=options.window.ranges is None)
         if options.window.ranges is not None and options.place.bootstrap is not None:
             ends = {number: parts[-1][1] for number, parts in options.window.ranges.items()}
-            found = replace(found, known=Known(begins={}, ends=ends, is_all=found.root is None))
+            found = replace(found, known=BrokerOffsets(begins={}, ends=ends, is_all=found.root is None))
         columns = chosen_columns(found.snapshot.topic, options.shown)
         _check_schema(found.snapshot.topic, schema, columns)
         return SeaweedMQReader(found, options, columns)
@@ -98,7 +106,7 @@ class SeaweedMQSource(DataSource):  # type: ignore[misc]  # pyspark is not typed
 class SeaweedMQReader(DataSourceReader):  # type: ignore[misc]
     """Plans in the driver, reads on executors. Filters only prune: Spark applies them again."""
 
-    def __init__(self, found: Found, options: SparkOptions, columns: tuple[Column, ...]) -> None:
+    def __init__(self, found: TopicSource, options: SparkOptions, columns: tuple[Column, ...]) -> None:
         self._found = found
         self._options = options
         self._window: ReadWindow = options.window
@@ -160,7 +168,7 @@ class _Pushing:
         return self._take(filters)
 
 
-def find(place: Place, *, ends: bool) -> Found:
+def find(place: TopicLocation, *, ends: bool) -> TopicSource:
     """Look at the files, and ask the brokers if there are some.
 
     Args:
@@ -174,14 +182,14 @@ def find(place: Place, *, ends: bool) -> Found:
     if place.bootstrap is None:
         if root is None:
             raise AssertionError("a read has a storage, or brokers")
-        return Found(root=root, snapshot=read_snapshot(root, place.topic), known=None)
+        return TopicSource(root=root, snapshot=read_snapshot(root, place.topic), known=None)
     # Imported here: a read of files alone needs no network.
     from seaweedmq.spark import live
 
     known = None
     if ends:
         told = live.ask(place.bootstrap, place.topic)
-        description, known = told.description, Known(begins=told.begins, ends=told.ends, is_all=root is None)
+        description, known = told.description, BrokerOffsets(begins=told.begins, ends=told.ends, is_all=root is None)
     else:
         description = live.describe(place.bootstrap, place.topic)
     # Files are listed after the brokers said how far they are: what is in neither did not exist then.
@@ -193,14 +201,14 @@ def find(place: Place, *, ends: bool) -> Found:
         )
     files = () if listed is None else listed.files
     removed = {} if listed is None else listed.removed
-    return Found(
+    return TopicSource(
         root=root,
         snapshot=TopicSnapshot(topic=description.topic, segments=description.segments, files=files, removed=removed),
         known=known,
     )
 
 
-def chosen_columns(topic: Topic, shown: Shown) -> tuple[Column, ...]:
+def chosen_columns(topic: Topic, shown: ColumnOptions) -> tuple[Column, ...]:
     """The columns of the result. Raises InvalidArgument, Unsupported: as ``columns.columns_of``."""
     return columns_of(topic, shown.columns, include_headers=shown.include_headers)
 
@@ -213,7 +221,7 @@ def _check_schema(topic: Topic, schema: StructType, columns: tuple[Column, ...])
         )
 
 
-def window_of(found: Found, options: SparkOptions, window: ReadWindow) -> ReadWindow:
+def window_of(found: TopicSource, options: SparkOptions, window: ReadWindow) -> ReadWindow:
     """The window, with offsets for the times that stand in for them.
 
     Raises:

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from seaweedmq.client.publish.framing import by_segment, frames_of
 from seaweedmq.client.publish.outbox import SEGMENTS_PER_BATCH_MAX
-from seaweedmq.client.publish.outgoing import OutFrame
+from seaweedmq.client.publish.outgoing_frame import OutgoingFrame
 from seaweedmq.client.publish.promise import Positions
 from seaweedmq.client.publish.routing import Routes
 from seaweedmq.client.publish.rows import Rows
@@ -92,7 +92,7 @@ class Stager:
         positions = range(self._rows, self._rows + columns.num_rows)
         self._rows = positions.stop
         rows = Rows(columns, self._flags, self._env.wall_us(), positions, _Nobody())
-        frames: list[OutFrame] = []
+        frames: list[OutgoingFrame] = []
         for number, part in by_segment(rows, self._routes, keyless_slot):
             for frame in frames_of(
                 part,
@@ -103,7 +103,7 @@ class Stager:
                 frame_bytes=FRAME_BYTES,
                 frame_bytes_max=self._frame_bytes_max,
             ):
-                if not isinstance(frame, OutFrame):
+                if not isinstance(frame, OutgoingFrame):
                     raise frame.error
                 frames.append(frame)
         self._file.write([frame.data for frame in frames], sum(frame.record_count for frame in frames))

@@ -21,15 +21,15 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from seaweedmq.core.files.metering import Bytes, Files
+from seaweedmq.core.files.batch_limits import ByteLimit, FileLimit
 from seaweedmq.core.files.snapshot import SnapshotPiece, plan_snapshot
-from seaweedmq.core.lineage.batches import Between, Range, between, cut, tasks
+from seaweedmq.core.lineage.batch_ranges import FrontierDiff, Range, between, cut, tasks
 from seaweedmq.core.lineage.frontier import (
     SERIAL_RECORDS_MAX,
+    BatchLimit,
     Frontier,
-    Limit,
-    Lineage,
-    Records,
+    LineageGraph,
+    RecordLimit,
     advanced,
     everything,
 )
@@ -74,7 +74,7 @@ class StreamPartition(InputPartition):  # type: ignore[misc]  # pyspark is not t
 class _Sight:
     """A topic as it was at one look. Never changes."""
 
-    def __init__(self, state: TopicState, lineage: Lineage, ends: Mapping[int, int]) -> None:
+    def __init__(self, state: TopicState, lineage: LineageGraph, ends: Mapping[int, int]) -> None:
         self.state = state
         self.lineage = lineage
         self.ends = ends
@@ -208,7 +208,7 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._looked_s = time.monotonic()  # noqa: TID251 - brokers may have taken their time
         return last
 
-    def _lineage_now(self) -> tuple[Topic, Lineage]:
+    def _lineage_now(self) -> tuple[Topic, LineageGraph]:
         """As the storage has it: what lies between two offsets no broker need be asked."""
         if self._is_frozen and self._sight is not None:
             return self._sight.state.topic, self._sight.lineage
@@ -220,10 +220,10 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._watch = TopicWatch(self._root, self._options.topic, time.monotonic)  # noqa: TID251
         return self._watch
 
-    def _lineage_of(self, state: TopicState) -> Lineage:
+    def _lineage_of(self, state: TopicState) -> LineageGraph:
         self._check_topic(state.topic)
         last = self._sight
-        return last.lineage if last and last.state.segments is state.segments else Lineage(state.segments)
+        return last.lineage if last and last.state.segments is state.segments else LineageGraph(state.segments)
 
     def _high_watermarks(self, watch: TopicWatch, *, complete: bool) -> Mapping[int, int]:
         """Asked for before the storage is looked at: a segment that is sealed by then ends where its metadata say."""
@@ -242,13 +242,13 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 "the same checkpointLocation if the plan can take the new columns"
             )
 
-    def _limit(self, limit: ReadLimit, sight: _Sight, frontier: Frontier) -> Limit | None:
+    def _limit(self, limit: ReadLimit, sight: _Sight, frontier: Frontier) -> BatchLimit | None:
         if isinstance(limit, ReadMaxRows):
-            return None if limit.max_rows >= UNLIMITED else Records(limit.max_rows)
+            return None if limit.max_rows >= UNLIMITED else RecordLimit(limit.max_rows)
         if isinstance(limit, ReadMaxBytes):
-            return Bytes(limit.max_bytes, self._pieces(sight, frontier))
+            return ByteLimit(limit.max_bytes, self._pieces(sight, frontier))
         if isinstance(limit, ReadMaxFiles):
-            return Files(limit.max_files, self._pieces(sight, frontier))
+            return FileLimit(limit.max_files, self._pieces(sight, frontier))
         if isinstance(limit, ReadAllAvailable | ReadMinRows):
             return None
         raise InvalidArgument(f"Spark asks for {limit}, which this source does not know: upgrade seaweedmq")
@@ -263,7 +263,7 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         # Lost records have no size: the task that reads them reports them.
         return {number: plan_snapshot(topic, segments[number], files[number], missing=[]) for number in wanted}
 
-    def _check_lost(self, found: Between, topic: Topic) -> None:
+    def _check_lost(self, found: FrontierDiff, topic: Topic) -> None:
         """Segments without records are pruned, too, and nobody can tell of them; without retention there are no
         others."""
         if found.lost and topic.has_retention and self._options.fail_on_data_loss:

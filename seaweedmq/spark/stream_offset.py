@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seaweedmq.core.lineage.frontier import Frontier, Lineage
+from seaweedmq.core.lineage.frontier import Frontier, LineageGraph
 from seaweedmq.errors import InvalidArgument, NotFound, OutOfRange, SeaweedMQError, Unsupported
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.snapshot import list_topics, read_topic
@@ -45,7 +45,7 @@ def frontier_of(offset: Mapping[str, Any], topic: Topic, root: Path) -> dict[int
     return frontier
 
 
-def check_place(frontier: Frontier, topic: Topic, lineage: Lineage) -> None:
+def check_place(frontier: Frontier, topic: Topic, lineage: LineageGraph) -> None:
     """Make sure that the topic is as far as the checkpoint.
 
     Raises:

@@ -7,7 +7,15 @@ from enum import StrEnum
 
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName
-from seaweedmq.spark.options import Face, Shown, check_names, parse_bool, parse_count, parse_place, parse_shown
+from seaweedmq.spark.options import (
+    ColumnOptions,
+    SparkApi,
+    check_names,
+    parse_bool,
+    parse_count,
+    parse_place,
+    parse_shown,
+)
 from seaweedmq.spark.positions import parse_offsets, parse_timestamp
 from seaweedmq.spark.window import EARLIEST, Offsets
 
@@ -31,7 +39,7 @@ class StreamOptions:
     storage: str
     """Root URI."""
     topic: TopicName
-    shown: Shown
+    shown: ColumnOptions
     starting: Offsets
     """Of a query that begins; one that goes on has a checkpoint. 0: what retention kept, wherever that begins."""
     starting_us: int | None
@@ -51,7 +59,7 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
     Raises:
         InvalidArgument: an unknown or missing option, one of a batch read, two limits, or a value that breaks its rule.
     """
-    named = check_names(given, Face.STREAM)
+    named = check_names(given, SparkApi.STREAM)
     place = parse_place(named)
     if place.storage is None:
         raise InvalidArgument(

@@ -17,7 +17,7 @@ from seaweedmq.codec.documents import lineage_from_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT
 from seaweedmq.core.files.holes import missing_records
 from seaweedmq.core.files.snapshot import SnapshotPiece, plan_snapshot
-from seaweedmq.core.lineage.batches import Range
+from seaweedmq.core.lineage.batch_ranges import Range
 from seaweedmq.errors import Corrupt, DataLoss, InvalidArgument, NotFound, OutOfRange
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.ring import WHOLE_RING

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
-from seaweedmq.core.lineage.frontier import Frontier, Lineage, beginning, beginning_at, everything
+from seaweedmq.core.lineage.frontier import Frontier, LineageGraph, beginning, beginning_at, everything
 from seaweedmq.core.lineage.lineage import below_offset
 from seaweedmq.errors import OutOfRange
 from seaweedmq.model.segment import Segment
@@ -17,7 +17,7 @@ from seaweedmq.storage.store.files import FileSegmentStore
 
 
 def starting_frontier(
-    root: Path, topic: Topic, lineage: Lineage, ends: Mapping[int, int], options: StreamOptions
+    root: Path, topic: Topic, lineage: LineageGraph, ends: Mapping[int, int], options: StreamOptions
 ) -> Frontier:
     """The first frontier of a query.
 
@@ -67,7 +67,7 @@ def _end(segment: Segment, ends: Mapping[int, int]) -> int:
     return max(ends.get(segment.id, 0), segment.start_offset)
 
 
-def _earliest(root: Path, topic: Topic, lineage: Lineage) -> tuple[dict[int, int], set[int]]:
+def _earliest(root: Path, topic: Topic, lineage: LineageGraph) -> tuple[dict[int, int], set[int]]:
     """Where segments begin now of which retention, or somebody by hand, removed something; and those it left nothing
     of."""
     begin: dict[int, int] = {}
@@ -104,7 +104,7 @@ async def _exact(root: Path, topic: Topic, segments: list[Segment]) -> dict[int,
 def _at_time(
     root: Path,
     topic: Topic,
-    lineage: Lineage,
+    lineage: LineageGraph,
     ends: Mapping[int, int],
     earliest: Mapping[int, int],
     gone: set[int],
@@ -127,7 +127,7 @@ def _at_time(
 async def _first_records(
     root: Path,
     topic: Topic,
-    lineage: Lineage,
+    lineage: LineageGraph,
     ends: Mapping[int, int],
     earliest: Mapping[int, int],
     timestamp_us: int,

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from seaweedmq.spark.pieces import Known
-from seaweedmq.spark.tail import end_in_files
+from seaweedmq.spark.log_ends import end_in_files
+from seaweedmq.spark.scan_ranges import BrokerOffsets
 from seaweedmq.spark.window import EARLIEST, Offsets, ReadWindow
 from seaweedmq.storage.read.time_search import find_offset_by_time
 from seaweedmq.storage.snapshot import TopicSnapshot
@@ -20,7 +20,7 @@ def with_times(
     ending: Offsets | None,
     root: Path | None,
     snapshot: TopicSnapshot,
-    known: Known | None,
+    known: BrokerOffsets | None,
     bootstrap: str | None,
 ) -> ReadWindow:
     """The window with the offsets that the times stand for: of the first record that is not older, or the end of what

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from seaweedmq.codec.moment import us_of
+from seaweedmq.codec.timestamps import us_of
 from seaweedmq.model.ring import slot_of
 from seaweedmq.model.segment import Segment
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from seaweedmq.codec.delta import Add
 from seaweedmq.codec.iceberg_schema import iceberg_columns, parts_of
-from seaweedmq.codec.moment import us_of_text
 from seaweedmq.codec.paths import delta_log_dir, table_dir
+from seaweedmq.codec.timestamps import us_of_text
 from seaweedmq.core.files.holes import loss_text
 from seaweedmq.errors import AlreadyExists, InvalidArgument, Unavailable, Unsupported
 from seaweedmq.model.topic import Topic, TopicName

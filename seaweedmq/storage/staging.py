@@ -40,7 +40,7 @@ from seaweedmq.codec.staged import (
 )
 from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.frames import Frames
-from seaweedmq.model.staged import Done, Manifest, Progress, StagedFile
+from seaweedmq.model.staged import BatchProgress, CompletedBatch, Manifest, StagedFile
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.store.faults import storage_failed
 from seaweedmq.storage.store.file_io import (
@@ -180,12 +180,12 @@ class StagedBatch:
         assert stored is not None, "it was there a moment ago"
         return stored
 
-    def progress(self) -> Progress:
+    def progress(self) -> BatchProgress:
         """As it was noted last."""
         data = self._read(PROGRESS)
-        return Progress() if data is None else progress_from_bytes(data, str(self.folder / PROGRESS))
+        return BatchProgress() if data is None else progress_from_bytes(data, str(self.folder / PROGRESS))
 
-    def note(self, progress: Progress) -> None:
+    def note(self, progress: BatchProgress) -> None:
         """In place of what was noted before; durable."""
         with self._failing("note the progress of"), written_aside(self.folder) as aside:
             aside.write_bytes(progress_to_bytes(progress))
@@ -258,7 +258,7 @@ class StagedSink:
             mark.touch()
             sync_directories(self._root, folder)
 
-    def done(self) -> Done | None:
+    def done(self) -> CompletedBatch | None:
         """What was finished last. Raises Corrupt."""
         path = self._folder / DONE
         with failing("read", path):
@@ -267,7 +267,7 @@ class StagedSink:
             except FileNotFoundError:
                 return None
 
-    def finish(self, done: Done) -> None:
+    def finish(self, done: CompletedBatch) -> None:
         """A batch is published: its mark is what counts from now on, so it comes first. One of a later batch stays."""
         before = self.done()
         with failing("mark as done a batch of", self._folder):

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from seaweedmq.broker.forward import Forwarding
+from seaweedmq.broker.leader_forwarder import LeaderForwarder
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.calls import DrainBroker, GetClusterStatus
@@ -19,7 +19,7 @@ from seaweedmq.model.subscribe import EARLIEST
 from tests.broker.bed import NAME, Bed, Host, Streaming, story
 
 
-def passing_on() -> Forwarding:
+def passing_on() -> LeaderForwarder:
     """To a leader that stays."""
     leader = BrokerInfo(id="b-2", address="127.0.0.1:1", started_us=0, pid=1, version="1")
     view = SimpleNamespace(
@@ -27,7 +27,7 @@ def passing_on() -> Forwarding:
     )
     dialer = SimpleNamespace(dial=lambda address: SimpleNamespace(passed_on=address))
     own = SimpleNamespace(leading=False, broker_id="b-1")
-    return Forwarding(cast(Any, view), cast(Any, dialer), lambda: cast(Any, own), random.Random(1), 1.0)
+    return LeaderForwarder(cast(Any, view), cast(Any, dialer), lambda: cast(Any, own), random.Random(1), 1.0)
 
 
 async def test_an_error_that_comes_when_the_caller_is_gone_is_no_failure_of_the_broker() -> None:

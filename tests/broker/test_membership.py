@@ -11,7 +11,7 @@ from seaweedmq.model.calls import DeleteTopic, DescribeTopic, LocalStats, Seal
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.publish import PublishAck, PublishOpen, PublishSealed
 from seaweedmq.model.topic import Durability
-from seaweedmq.runtime.log_together import NAMED_MAX
+from seaweedmq.runtime.grouped_logger import NAMED_MAX
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import CONFIG, NAME, TTL_S, Bed, Host, Publishing, story, values
 

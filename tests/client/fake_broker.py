@@ -40,10 +40,10 @@ from seaweedmq.model.calls import (
     DescribeTopic,
     GetClusterStatus,
     ListTopics,
-    ToldTopics,
     TopicStats,
+    UpdatedTopics,
 )
-from seaweedmq.model.description import SegmentStats, TopicDescription, Which
+from seaweedmq.model.description import SegmentSelection, SegmentStats, TopicDescription
 from seaweedmq.model.frames import FrameHead, Frames
 from seaweedmq.model.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest
 from seaweedmq.model.publish import (
@@ -68,7 +68,7 @@ from seaweedmq.model.subscribe import (
     SubscribeReply,
     SubscribeRequest,
 )
-from seaweedmq.model.topic import Durability, Topic, TopicChange, TopicName, TopicSpec, created_again
+from seaweedmq.model.topic import Durability, Topic, TopicChange, TopicName, TopicSpec, topic_recreated
 from seaweedmq.ports import BrokerApi
 from tests.client.fake_coordinator import FakeCoordinator
 
@@ -135,7 +135,7 @@ class FakeCluster:
         self.loop: asyncio.AbstractEventLoop | None = None
         """Where they are served."""
         self.coordinators: dict[tuple[str, TopicName], FakeCoordinator] = {}
-        self.asked: list[Which] = []
+        self.asked: list[SegmentSelection] = []
         """What descriptions were asked for."""
         self.sealed_per_page = 500
         self._uid = 1_000
@@ -373,11 +373,11 @@ class FakeBroker:
 
     def _delete(self, name: TopicName, topic_uid: int) -> None:
         if topic_uid not in (0, self.cluster.describe(name).topic.uid):
-            raise created_again(name)
+            raise topic_recreated(name)
         del self.cluster.topics[name], self.cluster.segments[name]
         self.cluster.drop_connections()
 
-    def _describe(self, name: TopicName, which: Which) -> TopicDescription:
+    def _describe(self, name: TopicName, which: SegmentSelection) -> TopicDescription:
         self.cluster.asked.append(which)
         whole = self.cluster.describe(name)
         above = which.sealed_above
@@ -390,7 +390,7 @@ class FakeBroker:
             more_above=page[-1] if len(sealed) > len(page) else None,
         )
 
-    async def _changed(self, call: AwaitTopics) -> ToldTopics:
+    async def _changed(self, call: AwaitTopics) -> UpdatedTopics:
         topics = self.cluster.topics
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(call.patience_s):
@@ -399,9 +399,9 @@ class FakeBroker:
                     there = [self.cluster.describe(a.name) for a in call.topics if a.name in topics]
                     above = {a.topic_uid: a.above for a in call.topics}
                     if newer := tuple(d for d in there if d.revision > above.get(d.topic.uid, d.revision)):
-                        return ToldTopics(newer)
+                        return UpdatedTopics(newer)
                     await asyncio.sleep(0.01)
-        return ToldTopics(unknown=tuple(a.topic_uid for a in call.topics if a.name not in topics))
+        return UpdatedTopics(unknown=tuple(a.topic_uid for a in call.topics if a.name not in topics))
 
     def _adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
         topic = self.cluster.describe(name).topic

@@ -5,23 +5,23 @@ from collections.abc import AsyncIterator, Callable, Iterable
 
 from seaweedmq.core.group.description import describe
 from seaweedmq.core.group.events import (
-    Broke,
     Changed,
     Committing,
     Event,
     Goodbye,
+    GroupLimits,
     Learned,
-    Left,
-    Limits,
+    MemberLeft,
     Opened,
     Outcome,
     Released,
-    TimePassed,
+    StreamLost,
+    Tick,
 )
-from seaweedmq.core.group.machine import Group
+from seaweedmq.core.group.group_state_machine import GroupStateMachine
 from seaweedmq.errors import NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.description import TopicDescription
-from seaweedmq.model.group_record import Committed, GroupRecord
+from seaweedmq.model.group_record import CommittedOffset, GroupRecord
 from seaweedmq.model.groups import (
     GroupCommit,
     GroupDescription,
@@ -33,7 +33,7 @@ from seaweedmq.model.groups import (
 from seaweedmq.model.subscribe import LATEST
 from seaweedmq.model.topic import TopicName
 
-LIMITS = Limits(session_timeout_s=0.3, revoke_timeout_s=5.0, rebalance_delay_s=0.01, members_max=10, detection_s=0)
+LIMITS = GroupLimits(session_timeout_s=0.3, revoke_timeout_s=5.0, rebalance_delay_s=0.01, members_max=10, detection_s=0)
 
 
 class FakeCoordinator:
@@ -44,7 +44,7 @@ class FakeCoordinator:
         description, ends = metadata()
         committed = {}
         if opening.start == LATEST:
-            committed = {s: Committed(offset=end, deliveries={}, at_us=0) for s, end in ends.items()}
+            committed = {s: CommittedOffset(offset=end, deliveries={}, at_us=0) for s, end in ends.items()}
         record = GroupRecord(
             topic_uid=description.topic.uid,
             start=opening.start,
@@ -54,7 +54,7 @@ class FakeCoordinator:
             owners={},
             crashes={},
         )
-        self.group = Group(record, committed, LIMITS, asyncio.get_running_loop().time())
+        self.group = GroupStateMachine(record, committed, LIMITS, asyncio.get_running_loop().time())
         self.commits: list[GroupCommit] = []
         self.is_silent = False
         """Takes requests and answers nothing."""
@@ -71,7 +71,7 @@ class FakeCoordinator:
         return dict(self.group.progress.committed[segment].deliveries)
 
     def metadata_changed(self) -> None:
-        self._handle(TimePassed())
+        self._handle(Tick())
 
     def break_streams(self) -> None:
         for number in list(self._queues):
@@ -111,7 +111,7 @@ class FakeCoordinator:
         finally:
             reading.cancel()
             self._queues.pop(number, None)
-            self._handle(Broke(number))
+            self._handle(StreamLost(number))
             await asyncio.wait({reading})
 
     async def _read(self, number: int, requests: AsyncIterator[GroupRequest]) -> None:
@@ -124,7 +124,7 @@ class FakeCoordinator:
             elif isinstance(request, GroupReleased):
                 self._handle(Released(number, request.segments))
             else:
-                self._handle(Left(number))
+                self._handle(MemberLeft(number))
 
     def _handle(self, event: Event) -> None:
         now = asyncio.get_running_loop().time()
@@ -142,7 +142,7 @@ class FakeCoordinator:
             self._timer.cancel()
         wake_at = self.group.wake_at
         if wake_at is not None:
-            self._timer = asyncio.get_running_loop().call_at(wake_at, self._handle, TimePassed())
+            self._timer = asyncio.get_running_loop().call_at(wake_at, self._handle, Tick())
 
     def _say(self, outcome: Outcome) -> None:
         for reply in outcome.replies:

@@ -17,7 +17,7 @@ from seaweedmq.codec.delta import (
     stats_json,
 )
 from seaweedmq.codec.delta_checkpoint import Checkpoint, checkpoint_of, checkpoint_table
-from seaweedmq.codec.moment import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US, moment_text, us_of_text
+from seaweedmq.codec.timestamps import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US, moment_text, us_of_text
 from seaweedmq.errors import Corrupt, Unsupported
 
 TEXT = st.text(max_size=20)

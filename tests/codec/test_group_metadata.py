@@ -15,7 +15,7 @@ from seaweedmq.codec.group_metadata import (
     group_to_json,
 )
 from seaweedmq.errors import Corrupt, Unsupported
-from seaweedmq.model.group_record import Committed, GroupRecord, MemberRecord, Owner
+from seaweedmq.model.group_record import CommittedOffset, GroupRecord, MemberRecord, SegmentOwner
 from seaweedmq.model.subscribe import Start, StartKind
 from seaweedmq.model.topic import TopicName
 
@@ -33,8 +33,8 @@ MEMBERS = st.builds(
 @st.composite
 def records(draw: st.DrawFn) -> GroupRecord:
     members = draw(st.dictionaries(NAMES, MEMBERS, max_size=4))
-    owner = st.builds(Owner, st.sampled_from(sorted(members) or ["m"]), UINTS) | st.builds(
-        Owner, st.sampled_from(sorted(members) or ["m"]), UINTS, st.just(True), st.booleans()
+    owner = st.builds(SegmentOwner, st.sampled_from(sorted(members) or ["m"]), UINTS) | st.builds(
+        SegmentOwner, st.sampled_from(sorted(members) or ["m"]), UINTS, st.just(True), st.booleans()
     )
     return GroupRecord(
         topic_uid=draw(UINTS),
@@ -47,7 +47,7 @@ def records(draw: st.DrawFn) -> GroupRecord:
     )
 
 
-COMMITTED = st.builds(Committed, offset=UINTS, deliveries=COUNTS, at_us=UINTS)
+COMMITTED = st.builds(CommittedOffset, offset=UINTS, deliveries=COUNTS, at_us=UINTS)
 
 ORDERS = TopicName("shop", "orders")
 GOLDEN_RECORD = GroupRecord(
@@ -56,10 +56,14 @@ GOLDEN_RECORD = GroupRecord(
     horizon=5,
     generation=9,
     members={"m-1": MemberRecord(incarnation=3, client="host:17", former=(2, 1))},
-    owners={4: Owner("m-1", 8), 5: Owner("m-1", 9, revoking=True), 6: Owner("m-1", 8, revoking=True, void=True)},
+    owners={
+        4: SegmentOwner("m-1", 8),
+        5: SegmentOwner("m-1", 9, revoking=True),
+        6: SegmentOwner("m-1", 8, revoking=True, void=True),
+    },
     crashes={4: 2},
 )
-GOLDEN_COMMITTED = Committed(offset=42, deliveries={43: 2}, at_us=1_700_000_000_000_001)
+GOLDEN_COMMITTED = CommittedOffset(offset=42, deliveries={43: 2}, at_us=1_700_000_000_000_001)
 
 
 def test_the_bytes_of_the_values_are_these() -> None:
@@ -84,7 +88,7 @@ def test_a_record_comes_back(record: GroupRecord) -> None:
 
 
 @given(COMMITTED)
-def test_a_committed_offset_comes_back(committed: Committed) -> None:
+def test_a_committed_offset_comes_back(committed: CommittedOffset) -> None:
     assert committed_from_json(committed_to_json(committed)) == committed
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
-from seaweedmq.kafka.rooms import Rooms
+from seaweedmq.kafka.handlers import Handlers
 from seaweedmq.kafka.wire import messages
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, EncodedReply, Line, Request
@@ -25,7 +25,7 @@ class Door:
     def __init__(self, bed: Bed, host: Host) -> None:
         self.bed = bed
         self.host = host
-        self.rooms = Rooms(host.broker.local)
+        self.rooms = Handlers(host.broker.local)
         self._handlers = {api: handler for room in self.rooms.all for api, handler in room.handlers().items()}
         self._numbers = itertools.count(1)
         self._line = Line()

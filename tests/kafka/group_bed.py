@@ -7,18 +7,18 @@ from typing import Any
 
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.coordinators import Coordinators
-from seaweedmq.kafka.directory import Directory
-from seaweedmq.kafka.find_coordinator import CoordinatorRoom
-from seaweedmq.kafka.group_admin import GroupAdmin
-from seaweedmq.kafka.group_offsets import GroupOffsetsRoom
-from seaweedmq.kafka.groups import GroupRoom
-from seaweedmq.kafka.nodes import Nodes
+from seaweedmq.kafka.groups.classic import ClassicGroupHandlers
+from seaweedmq.kafka.groups.committed_offsets import CommittedOffsetsHandlers
+from seaweedmq.kafka.groups.find_coordinator import FindCoordinatorHandlers
+from seaweedmq.kafka.groups.group_admin import GroupAdmin
+from seaweedmq.kafka.metadata.nodes import Nodes
+from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
 from seaweedmq.kafka.shard import Shard
 from seaweedmq.kafka.shard_snapshots import AFTER_BYTES
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.decoding import decode
-from seaweedmq.kafka.wire.failed import failed_reply, place_of
-from seaweedmq.kafka.wire.failure import code_of
+from seaweedmq.kafka.wire.error_mapping import code_of
+from seaweedmq.kafka.wire.error_reply import error_reply, error_scope_of
 from seaweedmq.kafka.wire.messages import (
     API,
     REPLIES,
@@ -53,11 +53,11 @@ class Gateway:
         self.nodes = Nodes(local.view, local.meta, local.store, local.env)
         self.coordinators = Coordinators(local, snapshot_after_bytes=cluster.snapshot_after_bytes)
         local.kafka_groups.answer = GroupAdmin(local, self.coordinators)
-        directory = Directory(local.view, self.nodes, NAMESPACE)
+        directory = TopicDirectory(local.view, self.nodes, NAMESPACE)
         self.handlers = {
-            **CoordinatorRoom(self.coordinators, self.nodes).handlers(),
-            **GroupRoom(self.coordinators, local.env).handlers(),
-            **GroupOffsetsRoom(self.coordinators, directory).handlers(),
+            **FindCoordinatorHandlers(self.coordinators, self.nodes).handlers(),
+            **ClassicGroupHandlers(self.coordinators, local.env).handlers(),
+            **CommittedOffsetsHandlers(self.coordinators, directory).handlers(),
         }
         self.following = host.bed.network.spawn(host.owner, self.coordinators.run(), "coordinators")
         self._requests = count(1)
@@ -82,7 +82,7 @@ class Gateway:
         try:
             reply = await self.handlers[api](request)
         except SeaweedMQError as error:
-            reply = failed_reply(request, code_of(error, place=place_of(api)), str(error))
+            reply = error_reply(request, code_of(error, place=error_scope_of(api)), str(error))
         encoded = b"".join(reply.buffers) if isinstance(reply, EncodedReply) else bytes(reply.encode(version=version))
         return REPLIES[api].decode(encoded, version=version)
 

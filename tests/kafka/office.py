@@ -8,10 +8,10 @@ from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import broker_from_json, broker_to_json
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.gateway import handlers_of
-from seaweedmq.kafka.rooms import Rooms
+from seaweedmq.kafka.handlers import Handlers
 from seaweedmq.kafka.wire.decoding import decode
-from seaweedmq.kafka.wire.failed import failed_reply, place_of
-from seaweedmq.kafka.wire.failure import code_of
+from seaweedmq.kafka.wire.error_mapping import code_of
+from seaweedmq.kafka.wire.error_reply import error_reply, error_scope_of
 from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, Handler, Request
 from seaweedmq.kafka.wire.versions import ADVERTISED
 from seaweedmq.model.config import BrokerConfig
@@ -24,7 +24,7 @@ class Office:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        rooms = Rooms(host.broker.local)
+        rooms = Handlers(host.broker.local)
         self.directory, self.nodes = rooms.directory, rooms.nodes
         self.handlers: Mapping[int, Handler] = handlers_of(rooms.all)
 
@@ -47,7 +47,7 @@ class Office:
         try:
             reply = await self.host.bed.network.spawn(self.host.owner, self.handlers[api](request))
         except SeaweedMQError as error:
-            reply = failed_reply(request, code_of(error, place=place_of(api)), str(error))
+            reply = error_reply(request, code_of(error, place=error_scope_of(api)), str(error))
         return REPLIES[api].decode(bytes(reply.encode(version=version)), version=version)
 
 

@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
 from seaweedmq.broker.broker import Broker
 from seaweedmq.coordination.memory import MemoryMetaServer, MemoryMetaStore
 from seaweedmq.kafka.gateway import Gateway
-from seaweedmq.kafka.rooms import Rooms
+from seaweedmq.kafka.handlers import Handlers
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.model.config import KIB, BrokerConfig
 from seaweedmq.ports import BrokerApi, Environment
@@ -71,7 +71,7 @@ async def address() -> AsyncIterator[str]:
         kafka_address=gateway.address,
     )
     await broker.start()
-    rooms = Rooms(broker.local)
+    rooms = Handlers(broker.local)
     await gateway.start(rooms.all, CONFIG.kafka_in_flight_bytes_max)
     yield gateway.address
     await gateway.stop()

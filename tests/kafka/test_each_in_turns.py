@@ -2,7 +2,7 @@
 
 import asyncio
 
-from seaweedmq.kafka.changes import CALLS_AT_ONCE, by_key, for_each
+from seaweedmq.kafka.admin.changes import CALLS_AT_ONCE, by_key, for_each
 from seaweedmq.runtime.turns import TURN_S, Turns, endless_turn
 
 

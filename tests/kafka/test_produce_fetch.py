@@ -15,9 +15,9 @@ from seaweedmq.codec.kafka.header import HEADER_BYTES as BATCH_HEADER_BYTES
 from seaweedmq.codec.payload.batch import encode_frame, payload_schema
 from seaweedmq.codec.topic_schema import schema_to_bytes
 from seaweedmq.errors import StaleMetadata, Unavailable
-from seaweedmq.kafka import fetch
-from seaweedmq.kafka.partitions import LeaderHint, Partitions
-from seaweedmq.kafka.reading import PartitionReader
+from seaweedmq.kafka.data import fetch
+from seaweedmq.kafka.data.partition_reader import PartitionReader
+from seaweedmq.kafka.metadata.partition_lookup import LeaderHint, PartitionLookup
 from seaweedmq.kafka.wire import messages
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, Request
@@ -402,7 +402,7 @@ async def test_whoever_waited_for_long_hears_of_the_leader_of_now(bed: Bed) -> N
         lambda: [s.primary for s in here.inspect.view.open_of(ORDERS).values()] == [successor.host.broker.id]
     )
     [segment] = here.inspect.view.open_of(ORDERS).values()
-    partitions = Partitions(here.broker.local, rest[0].rooms.directory)
+    partitions = PartitionLookup(here.broker.local, rest[0].rooms.directory)
     hint = partitions.hint(before, 0, StaleMetadata("the segment is sealed"))
     assert hint is not None
     assert hint == LeaderHint(rest[0].rooms.nodes.of_broker(successor.host.broker.id), segment.id)

@@ -12,7 +12,7 @@ import pytest
 from seaweedmq.codec.frame import FLAG_KEY
 from seaweedmq.codec.kafka.batch import ENCODING_KAFKA
 from seaweedmq.codec.payload.batch import encode_frame
-from seaweedmq.core.kafka.classic_events import Commit, OffsetToCommit
+from seaweedmq.core.kafka.classic_events import CommitOffsets, OffsetToCommit
 from seaweedmq.core.kafka.shard_state import GroupShard
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.shard import Stage
@@ -471,7 +471,7 @@ async def test_an_event_that_fails_ends_the_coordinator_and_what_was_committed_i
     shard = gateway.shard(GROUP)
     bug = gateway.host.api  # anything that no key can be made of
     with pytest.raises(AttributeError):
-        await shard.ask(lambda token: Commit(token=token, group=bug, offsets=()))
+        await shard.ask(lambda token: CommitOffsets(token=token, group=bug, offsets=()))
     assert await member.heartbeat() == Code.NONE
     assert await member.committed() == {0: 5}
     assert gateway.shard(GROUP) is not shard
@@ -494,7 +494,7 @@ async def test_what_can_not_be_taken_in_keeps_one_coordinator_loading_and_nothin
 
     monkeypatch.setattr(GroupShard, "load", failing)
     with pytest.raises(AttributeError):
-        await gateway.shard(GROUP).ask(lambda token: Commit(token=token, group=gateway, offsets=()))
+        await gateway.shard(GROUP).ask(lambda token: CommitOffsets(token=token, group=gateway, offsets=()))
     for _ in range(3):
         await asyncio.sleep(1.0)
         assert (await fetched(gateway))[0] == Code.COORDINATOR_LOAD_IN_PROGRESS
@@ -590,7 +590,7 @@ async def test_what_comes_while_a_snapshot_is_written_counts_more_than_the_snaps
             OffsetToCommit(topic=TOPIC.name, partition=p, offset=offset, metadata="x" * 200) for p in range(900)
         )
         await shard.ask(
-            lambda token: Commit(
+            lambda token: CommitOffsets(
                 token=token, group=GROUP, member=member.id, generation=member.generation, offsets=offsets
             )
         )

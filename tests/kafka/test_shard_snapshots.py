@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from seaweedmq.codec.kafka.group_records import encode_record
-from seaweedmq.kafka.shard_log import Kept, Pair
+from seaweedmq.kafka.shard_log import Pair, ShardContents
 from seaweedmq.kafka.shard_snapshots import AFTER_BYTES, AFTER_S, PIECE_BYTES, ROUND_BYTES, Snapshots
 from seaweedmq.model.kafka_groups import OffsetRecord, OffsetValue, ShardRecord
 
@@ -91,7 +91,7 @@ def test_a_large_state_is_not_written_again_and_again() -> None:
 
 def test_what_had_to_be_read_counts_as_written() -> None:
     written = Written(after_bytes=10_000)
-    written.snapshots.loaded(Kept({}, read_bytes=9_000), 0.0)
+    written.snapshots.loaded(ShardContents({}, read_bytes=9_000), 0.0)
     assert written.write() == 0
     written.write(offset(0, 1))
     assert written.write() > 0
@@ -106,7 +106,7 @@ def test_many_small_appends_bring_one_sooner_than_their_bytes_do() -> None:
         rounds += 1
     assert 3_000 < rounds < 5_000
     again = Snapshots()
-    again.loaded(Kept({}, read_bytes=50 * rounds, read_frames=rounds), 0.0)
+    again.loaded(ShardContents({}, read_bytes=50 * rounds, read_frames=rounds), 0.0)
     again.begin_if_due(7, lambda: state(1), 0.0)
     assert again.under_way
 

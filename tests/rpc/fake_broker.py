@@ -39,8 +39,8 @@ from seaweedmq.model.calls import (
     Seal,
     SealSegment,
     SplitSegment,
-    ToldTopics,
     TopicStats,
+    UpdatedTopics,
     WriteOut,
 )
 from seaweedmq.model.config import BrokerConfig
@@ -168,7 +168,7 @@ ANSWERS: Mapping[type[Call[Any]], Any] = {
     **dict.fromkeys((WriteOut, Seal), SEALED),
     **dict.fromkeys((DescribeGroup, ResetGroup), GROUP),
     CreateTopics: lambda call: (DESCRIPTION,) * len(call.specs),
-    AwaitTopics: lambda call: ToldTopics((DESCRIPTION,) * len(call.topics), (1, 2**63 - 1)),
+    AwaitTopics: lambda call: UpdatedTopics((DESCRIPTION,) * len(call.topics), (1, 2**63 - 1)),
     ListTopics: (TOPIC,),
     GetClusterStatus: STATUS,
     Rebalance: DECISIONS,

@@ -57,12 +57,12 @@ from seaweedmq.model.calls import (
     Seal,
     SealSegment,
     SplitSegment,
-    ToldTopics,
     TopicStats,
+    UpdatedTopics,
     WriteOut,
 )
 from seaweedmq.model.config import MIB, BrokerConfig
-from seaweedmq.model.description import Which
+from seaweedmq.model.description import SegmentSelection
 from seaweedmq.model.frames import LARGE_MESSAGE_BYTES
 from seaweedmq.model.publish import FrameAck, PublishAck, PublishFrames, PublishReady
 from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeOpen
@@ -128,12 +128,12 @@ CASES = [
     (DeleteTopic(NAME, 2**63 - 1), None),
     (RaiseLowWatermark(NAME, {0: 5, 4_095: 2**40}, 2**63 - 1), {0: 5, 4_095: 2**40}),
     (ListTopics(), (TOPIC,)),
-    (DescribeTopic(NAME, Which(), 2**63 - 1), DESCRIPTION),
-    (DescribeTopic(NAME, Which(open=False, sealed_above=0)), DESCRIPTION),
-    (DescribeTopic(NAME, Which(sealed_above=None, ids=(7, 2**32 - 1))), DESCRIPTION),
+    (DescribeTopic(NAME, SegmentSelection(), 2**63 - 1), DESCRIPTION),
+    (DescribeTopic(NAME, SegmentSelection(open=False, sealed_above=0)), DESCRIPTION),
+    (DescribeTopic(NAME, SegmentSelection(sealed_above=None, ids=(7, 2**32 - 1))), DESCRIPTION),
     (
         AwaitTopics((AwaitedTopic(name=NAME, topic_uid=2**63 - 1, above=2**40, ids=(0, 7)),), 2.5),
-        ToldTopics((DESCRIPTION,), (1, 2**63 - 1)),
+        UpdatedTopics((DESCRIPTION,), (1, 2**63 - 1)),
     ),
     (AdoptSchema(NAME, b"schema", 2**63 - 1), DESCRIPTION),
     (TopicStats(NAME), STATS),

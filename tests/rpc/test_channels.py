@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.client.publish.lane import in_pieces
+from seaweedmq.client.publish.segment_sender import in_pieces
 from seaweedmq.codec.frame import HEADER_BYTES
 from seaweedmq.errors import (
     Closed,
@@ -25,8 +25,8 @@ from seaweedmq.model.config import KIB, MIB, BrokerConfig
 from seaweedmq.model.frames import SENT_PIECE_BYTES
 from seaweedmq.model.publish import FrameAck, PublishAck, PublishFrames, PublishReply, PublishRequest
 from seaweedmq.rpc.channels import wire
-from seaweedmq.rpc.channels.channel import WINDOW_BYTES, Ahead, Window
-from seaweedmq.rpc.channels.server import Answering, ChannelServer
+from seaweedmq.rpc.channels.channel import WINDOW_BYTES, ChannelWindow, SharedWindow
+from seaweedmq.rpc.channels.server import ChannelHandler, ChannelServer
 from seaweedmq.rpc.channels.wire import Credit, End, Message, Status, read_envelope, write_envelope
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.data import encode_publish_request
@@ -84,8 +84,8 @@ def test_a_large_message_is_not_copied_and_a_small_one_does_not_keep_its_envelop
 
 
 def test_a_channel_has_its_window_whatever_others_have_used_up():
-    ahead = Ahead(MIB)
-    greedy, modest = Window(ahead), Window(ahead)
+    ahead = SharedWindow(MIB)
+    greedy, modest = ChannelWindow(ahead), ChannelWindow(ahead)
     while greedy.is_open:
         greedy.sent(200 * KIB)
     assert ahead.used_bytes >= MIB
@@ -100,8 +100,8 @@ def test_a_channel_has_its_window_whatever_others_have_used_up():
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 3 * WINDOW_BYTES)), max_size=40))
 def test_what_was_sent_ahead_is_what_goes_beyond_the_windows(steps):
-    ahead = Ahead(MIB)
-    windows = [Window(ahead) for _ in range(4)]
+    ahead = SharedWindow(MIB)
+    windows = [ChannelWindow(ahead) for _ in range(4)]
     untaken = [0] * 4
     for number, is_sent, size in steps:
         if is_sent:
@@ -118,7 +118,7 @@ def test_what_was_sent_ahead_is_what_goes_beyond_the_windows(steps):
 def test_of_a_large_frame_only_the_head_and_a_small_piece_wait_for_memory():
     frame = bytes(HEADER_BYTES) + bytes(12 * MIB)
     head, *pieces = (len(encode_publish_request(request)) for request in in_pieces(frame))
-    window = Window(Ahead())
+    window = ChannelWindow(SharedWindow())
     window.sent(head)
     window.taken(head)  # by a broker that has no memory for the frame
     sent = 0
@@ -346,7 +346,7 @@ async def test_the_end_of_a_stream_is_said_behind_what_is_being_written() -> Non
         await writing.wait()
         yield write_envelope([wire.Ahead(1)])
 
-    answering = Answering(
+    answering = ChannelHandler(
         name="nobody", answer=None, decode=None, encode=None, admitted=nullcontext, told=lambda error: error
     )
     running = asyncio.create_task(ChannelServer(answering, ahead_bytes=1).run(envelopes(), write))
@@ -360,7 +360,7 @@ async def test_the_end_of_a_stream_is_said_behind_what_is_being_written() -> Non
 
 
 async def test_who_does_not_wait_for_credit_is_refused(server, fake, monkeypatch):
-    monkeypatch.setattr(Window, "is_open", True)
+    monkeypatch.setattr(ChannelWindow, "is_open", True)
     fake.stuck = {0}
     dialer = GrpcDialer()
     with pytest.raises((ProtocolViolation, InvalidArgument), match="no more than there is credit for"):

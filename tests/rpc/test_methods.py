@@ -36,10 +36,10 @@ from seaweedmq.model.calls import (
     ResetKafkaGroup,
     SealSegment,
     SplitSegment,
-    ToldTopics,
     TopicStats,
+    UpdatedTopics,
 )
-from seaweedmq.model.description import SegmentStats, TopicDescription, Which
+from seaweedmq.model.description import SegmentSelection, SegmentStats, TopicDescription
 from seaweedmq.model.kafka_group_admin import (
     KafkaGroupDescription,
     KafkaGroupMember,
@@ -134,7 +134,7 @@ DESCRIPTIONS = st.builds(
     st.none() | U32,
     U64,
 )
-WHICH = st.builds(Which, open=st.booleans(), sealed_above=st.none() | st.just(-1) | U32, ids=IDS)
+WHICH = st.builds(SegmentSelection, open=st.booleans(), sealed_above=st.none() | st.just(-1) | U32, ids=IDS)
 AWAITED = st.builds(AwaitedTopic, name=NAMES, topic_uid=U64, above=U64, ids=IDS)
 STATS = st.lists(
     st.builds(
@@ -302,7 +302,9 @@ NOTHING = st.none()
         (st.builds(DescribeTopic, NAMES, WHICH, U64), DESCRIPTIONS),
         (
             st.builds(AwaitTopics, st.lists(AWAITED, max_size=3).map(tuple), st.sampled_from([0.0, 0.25, 10.0])),
-            st.builds(ToldTopics, st.lists(DESCRIPTIONS, max_size=3).map(tuple), st.lists(U64, max_size=3).map(tuple)),
+            st.builds(
+                UpdatedTopics, st.lists(DESCRIPTIONS, max_size=3).map(tuple), st.lists(U64, max_size=3).map(tuple)
+            ),
         ),
         (st.builds(AdoptSchema, NAMES, st.binary(max_size=30), U64), DESCRIPTIONS),
         (st.builds(TopicStats, NAMES), STATS),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seaweedmq.errors import Closed, Refused, Unavailable
+from seaweedmq.errors import Closed, ConnectionRefused, Unavailable
 from seaweedmq.model.calls import ListTopics
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import BrokerApi
@@ -27,7 +27,7 @@ def stubborn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def refused(broker: BrokerApi) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(ConnectionRefused):
         await broker.call(ListTopics())
 
 

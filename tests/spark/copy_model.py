@@ -22,7 +22,7 @@ import pytest
 
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.codec.paths import topic_dir
-from seaweedmq.core.lineage.batches import tasks
+from seaweedmq.core.lineage.batch_ranges import tasks
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName, TopicSpec
 from seaweedmq.spark import sink, sink_publish, stager, stream

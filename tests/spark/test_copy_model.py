@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.client.publish.replayed import place_of
+from seaweedmq.client.publish.staged_publisher import place_of
 from seaweedmq.codec.staged import done_to_bytes, manifest_to_bytes
 from seaweedmq.core.replay import Replay
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.description import OPEN
-from seaweedmq.model.staged import Done, Manifest
+from seaweedmq.model.staged import CompletedBatch, Manifest
 from seaweedmq.spark import sink_publish
 from seaweedmq.spark.stream import SeaweedMQStreamReader
 from seaweedmq.storage.staging import DONE, MANIFEST, StagedBatch, StagedSink
@@ -111,7 +111,7 @@ def mark_before_publishing(patch: pytest.MonkeyPatch) -> None:
     publish = sink_publish._publish  # noqa: SLF001
 
     async def published(cluster: Any, topic: Any, manifest: Manifest, batch: StagedBatch, search: Any) -> None:
-        (batch.folder.parent / DONE).write_bytes(done_to_bytes(Done(batch=manifest.batch, ranges=())))
+        (batch.folder.parent / DONE).write_bytes(done_to_bytes(CompletedBatch(batch=manifest.batch, ranges=())))
         await publish(cluster, topic, manifest, batch, search)
 
     patch.setattr(sink_publish, "_publish", published)

@@ -18,8 +18,8 @@ from seaweedmq.errors import DataLoss
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.columns import columns_of
-from seaweedmq.spark.pieces import plan_pieces
 from seaweedmq.spark.scan import Scan
+from seaweedmq.spark.scan_ranges import plan_ranges
 from seaweedmq.spark.window import Interval, ReadWindow
 from seaweedmq.storage.jobs.rebuilding import rebuild_topic
 from seaweedmq.storage.jobs.verifying import verify_topic
@@ -154,7 +154,7 @@ def spark_reads(layout: Layout) -> None:
     scan = Scan(root=root, topic=topic, timestamps=Interval(), columns=columns_of(topic, ["offset"]))
 
     def offsets(*, fail: bool) -> list[int]:
-        pieces = plan_pieces(snapshot, ReadWindow(), fail_on_data_loss=fail)
+        pieces = plan_ranges(snapshot, ReadWindow(), fail_on_data_loss=fail)
         scanned = replace(scan, fail_on_data_loss=fail).read(pieces)
         return [offset for batch in scanned for offset in batch.column(0).to_pylist()]
 

@@ -21,8 +21,8 @@ from seaweedmq.spark.native import NativePlan, groups_of, plan_native, plan_over
 from seaweedmq.spark.native_types import foreign_part
 from seaweedmq.spark.options import parse_options
 from seaweedmq.spark.partitions import Sharing, plan_partitions, shared
-from seaweedmq.spark.pieces import BrokerPiece, Known, plan_pieces
 from seaweedmq.spark.requirements import check_java, check_pyspark
+from seaweedmq.spark.scan_ranges import BrokerOffsets, BrokerRange, plan_ranges
 from seaweedmq.spark.source import chosen_columns, find, window_of
 from seaweedmq.spark.window import Interval, ReadWindow
 from seaweedmq.storage.snapshot import read_snapshot
@@ -79,7 +79,7 @@ def test_the_tail_ends_with_its_last_sound_frame(orders: TopicFiles) -> None:
 
 def test_a_log_of_large_frames_is_not_read_to_find_its_end(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     orders.log(0, 200_000, per_frame=20_000)
-    monkeypatch.setattr("seaweedmq.spark.tail._VERIFIED_BYTES", 0)
+    monkeypatch.setattr("seaweedmq.spark.log_ends._VERIFIED_BYTES", 0)
     assert planned(orders).ranges == {0: [(0, 200_000)]}
 
 
@@ -163,7 +163,7 @@ def test_brokers_say_how_far_a_segment_is_committed_whatever_files_show(orders: 
     orders.log(0, 20)
     parsed = parse_options({"storage": str(orders.root), "topic": str(orders.name), "endingOffsets": '{"0": 16}'})
     found = find(parsed.place, ends=True)
-    behind, ahead = (replace(found, known=Known(begins={}, ends={0: end})) for end in (15, 30))
+    behind, ahead = (replace(found, known=BrokerOffsets(begins={}, ends={0: end})) for end in (15, 30))
     with pytest.raises(
         OutOfRange, match="offset 16 of shop/orders#0, which is committed up to 15: give that or a lower"
     ):
@@ -177,39 +177,39 @@ def test_brokers_say_how_far_a_segment_is_committed_whatever_files_show(orders: 
 def test_brokers_give_what_no_file_shows_and_say_where_it_ends(orders: TopicFiles) -> None:
     orders.table(0, 40)
     snapshot = read_snapshot(orders.root, orders.name)
-    pieces = plan_pieces(snapshot, ReadWindow(), Known(begins={0: 0}, ends={0: 55}))
+    pieces = plan_ranges(snapshot, ReadWindow(), BrokerOffsets(begins={0: 0}, ends={0: 55}))
     assert [(type(p), p.start_offset, p.end_offset) for p in pieces] == [
         (SnapshotPiece, 0, 40),
-        (BrokerPiece, 40, 55),
+        (BrokerRange, 40, 55),
     ]
-    (clipped_piece,) = plan_pieces(snapshot, ReadWindow(), Known(begins={0: 0}, ends={0: 30}))
+    (clipped_piece,) = plan_ranges(snapshot, ReadWindow(), BrokerOffsets(begins={0: 0}, ends={0: 30}))
     assert (clipped_piece.start_offset, clipped_piece.end_offset) == (0, 30)  # what is beyond is not committed
-    assert plan_pieces(snapshot, ReadWindow(), Known(begins={}, ends={})) == []
+    assert plan_ranges(snapshot, ReadWindow(), BrokerOffsets(begins={}, ends={})) == []
 
 
 def test_without_files_brokers_give_what_they_kept(orders: TopicFiles) -> None:
     snapshot = read_snapshot(orders.root, orders.name)
-    (all_of_it,) = plan_pieces(snapshot, ReadWindow(), Known(begins={0: 10}, ends={0: 30}, is_all=True))
-    assert all_of_it == BrokerPiece(segment=0, start_offset=10, end_offset=30, from_earliest=True)
+    (all_of_it,) = plan_ranges(snapshot, ReadWindow(), BrokerOffsets(begins={0: 10}, ends={0: 30}, is_all=True))
+    assert all_of_it == BrokerRange(segment=0, start_offset=10, end_offset=30, from_earliest=True)
     window = parse_options({"topic": "shop/orders", "bootstrap": "x:1", "startingOffsets": "5"}).window
     with pytest.raises(OutOfRange, match="offsets from 5 on were removed by retention, the lowest that is kept is 10"):
-        plan_pieces(snapshot, window, Known(begins={0: 10}, ends={0: 30}))
+        plan_ranges(snapshot, window, BrokerOffsets(begins={0: 10}, ends={0: 30}))
 
 
 def test_stretches_that_were_planned_are_there_or_it_is_told(orders: TopicFiles) -> None:
     orders.table(20, 40)
     orders.log(40, 50)
     snapshot = read_snapshot(orders.root, orders.name)
-    pieces = plan_pieces(snapshot, ReadWindow(ranges={0: ((25, 30), (38, 45))}))
+    pieces = plan_ranges(snapshot, ReadWindow(ranges={0: ((25, 30), (38, 45))}))
     assert [(p.start_offset, p.end_offset) for p in pieces] == [(25, 30), (38, 40), (40, 45)]
     assert all(isinstance(p, SnapshotPiece) and p.complete for p in pieces)
     with pytest.raises(DataLoss, match=r"offsets \[10, 20\) are missing"):
-        plan_pieces(snapshot, ReadWindow(ranges={0: ((10, 30),)}))
+        plan_ranges(snapshot, ReadWindow(ranges={0: ((10, 30),)}))
     expiring = replace(snapshot, topic=replace(snapshot.topic, retention_s=60.0))
     with pytest.raises(OutOfRange, match="offsets from 10 on were removed by retention"):
-        plan_pieces(expiring, ReadWindow(ranges={0: ((10, 30),)}))
+        plan_ranges(expiring, ReadWindow(ranges={0: ((10, 30),)}))
     with pytest.raises(OutOfRange, match=r"segments \[4\] of topic shop/orders are gone"):
-        plan_pieces(snapshot, ReadWindow(ranges={4: ((10, 30),)}))
+        plan_ranges(snapshot, ReadWindow(ranges={4: ((10, 30),)}))
 
 
 def test_records_are_shared_out_by_count(orders: TopicFiles) -> None:
@@ -234,9 +234,9 @@ def test_a_sealed_segment_that_retention_emptied_is_asked_of_nobody(orders: Topi
     orders.retention_s = 60.0
     orders.write_documents()
     snapshot = read_snapshot(orders.root, orders.name)
-    assert plan_pieces(snapshot, ReadWindow(), Known(begins={}, ends={0: 40})) == []
-    (piece_of_brokers,) = plan_pieces(snapshot, ReadWindow(), Known(begins={}, ends={0: 40}, is_all=True))
-    assert piece_of_brokers == BrokerPiece(segment=0, start_offset=0, end_offset=40, from_earliest=True)
+    assert plan_ranges(snapshot, ReadWindow(), BrokerOffsets(begins={}, ends={0: 40})) == []
+    (piece_of_brokers,) = plan_ranges(snapshot, ReadWindow(), BrokerOffsets(begins={}, ends={0: 40}, is_all=True))
+    assert piece_of_brokers == BrokerRange(segment=0, start_offset=0, end_offset=40, from_earliest=True)
 
 
 @pytest.mark.parametrize("with_brokers", [False, True])
@@ -250,22 +250,22 @@ def test_lost_records_are_an_error_unless_data_loss_is_allowed(
     for table in lost:
         (orders.root / table.path).unlink()
     snapshot = read_snapshot(orders.root, orders.name)
-    known = Known(begins={}, ends={0: 50}) if with_brokers else None
+    known = BrokerOffsets(begins={}, ends={0: 50}) if with_brokers else None
     with pytest.raises(DataLoss, match=r"shop/orders#0: records of offsets \[0, 10\) are missing: no file holds them"):
-        plan_pieces(snapshot, ReadWindow(), known)
-    pieces = plan_pieces(snapshot, ReadWindow(), known, fail_on_data_loss=False)
+        plan_ranges(snapshot, ReadWindow(), known)
+    pieces = plan_ranges(snapshot, ReadWindow(), known, fail_on_data_loss=False)
     assert [(p.start_offset, p.end_offset) for p in pieces] == [(10, 20), (30, 40)]
     for gap in ("[0, 10)", "[20, 30)", "[40, 50)"):
         assert f"offsets {gap} are missing" in caplog.text
-    everything = Known(begins={}, ends={0: 50}, is_all=True)
-    assert len(plan_pieces(snapshot, ReadWindow(), everything)) == 1, "brokers report them"
+    everything = BrokerOffsets(begins={}, ends={0: 50}, is_all=True)
+    assert len(plan_ranges(snapshot, ReadWindow(), everything)) == 1, "brokers report them"
 
 
 def test_records_that_retention_removed_are_not_lost_when_it_was_switched_off(orders: TopicFiles) -> None:
     orders.table(10, 20)
     orders.seal(0, 20)
     record_removed(orders.root, orders.name, orders.uid, {0: 10})
-    (piece,) = plan_pieces(read_snapshot(orders.root, orders.name), ReadWindow())
+    (piece,) = plan_ranges(read_snapshot(orders.root, orders.name), ReadWindow())
     assert (piece.start_offset, piece.end_offset) == (10, 20)
 
 

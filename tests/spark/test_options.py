@@ -4,7 +4,7 @@ import pytest
 
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName
-from seaweedmq.spark.options import OPTIONS, Face, Place, check_names, parse_options, parse_place
+from seaweedmq.spark.options import OPTIONS, SparkApi, TopicLocation, check_names, parse_options, parse_place
 from seaweedmq.spark.stream_options import parse_stream_options
 from seaweedmq.spark.window import EARLIEST, Offsets
 
@@ -46,7 +46,7 @@ def test_an_option_of_another_face_is_refused_and_says_whose_it_is() -> None:
     with pytest.raises(
         InvalidArgument, match=r"'endingOffsets' is not taken by df\.write, it is of spark\.read: leave"
     ):
-        check_names({**REQUIRED, "endingOffsets": "5"}, Face.WRITE)
+        check_names({**REQUIRED, "endingOffsets": "5"}, SparkApi.WRITE)
 
 
 def test_names_have_no_case_and_the_catalogs_repetitions_are_ignored() -> None:
@@ -67,7 +67,7 @@ def test_every_option_has_a_face(name: str) -> None:
 
 def test_brokers_may_stand_in_for_the_storage() -> None:
     brokers = parse_place({"topic": "shop/orders", "bootstrap": "127.0.0.1:17777"})
-    assert brokers == Place(topic=TopicName("shop", "orders"), storage=None, bootstrap="127.0.0.1:17777")
+    assert brokers == TopicLocation(topic=TopicName("shop", "orders"), storage=None, bootstrap="127.0.0.1:17777")
     with pytest.raises(InvalidArgument, match=r"option 'storage' is missing: give it like .*, or 'bootstrap'"):
         parse_place({"topic": "shop/orders"})
 

@@ -11,8 +11,8 @@ import pytest
 from seaweedmq.core.files.snapshot import plan_snapshot
 from seaweedmq.errors import Corrupt
 from seaweedmq.spark.columns import columns_of
-from seaweedmq.spark.pieces import Known, Piece, plan_pieces
 from seaweedmq.spark.scan import Scan
+from seaweedmq.spark.scan_ranges import BrokerOffsets, ScanRange, plan_ranges
 from seaweedmq.spark.window import Interval, ReadWindow
 from seaweedmq.storage.snapshot import read_snapshot
 from seaweedmq.storage.store.files import FileSegmentStore
@@ -107,20 +107,20 @@ def test_where_files_end_the_brokers_go_on(orders: TopicFiles, monkeypatch: pyte
         bootstrap="here:1",
     )
 
-    def offsets(pieces: list[Piece]) -> list[int]:
+    def offsets(pieces: list[ScanRange]) -> list[int]:
         rows = [row for batch in scan.read(pieces) for row in batch.to_pylist()]
         assert all(row["value"] == b"s0v%d" % row["offset"] for row in rows)
         return [row["offset"] for row in rows]
 
     snapshot = read_snapshot(orders.root, orders.name)
-    planned = plan_pieces(snapshot, ReadWindow(), Known(begins={}, ends={0: 30}))
+    planned = plan_ranges(snapshot, ReadWindow(), BrokerOffsets(begins={}, ends={0: 30}))
     assert offsets(planned) == list(range(5, 28))
     assert asked == [("here:1", 0, 20, 30)]
     orders.convert(only=10)
     log.unlink()
     assert offsets(planned) == list(range(5, 28))
     assert asked == [("here:1", 0, 20, 30)] * 2
-    (everything,) = plan_pieces(
-        replace(snapshot, files=()), ReadWindow(), Known(begins={0: 3}, ends={0: 30}, is_all=True)
+    (everything,) = plan_ranges(
+        replace(snapshot, files=()), ReadWindow(), BrokerOffsets(begins={0: 3}, ends={0: 30}, is_all=True)
     )
     assert (everything.start_offset, everything.end_offset) == (3, 30)

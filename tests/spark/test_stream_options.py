@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles, ReadMaxRows
 
-from seaweedmq.core.lineage.batches import Range
+from seaweedmq.core.lineage.batch_ranges import Range
 from seaweedmq.errors import DataLoss, InvalidArgument, NotFound, OutOfRange, SeaweedMQError, Unsupported
 from seaweedmq.spark import stream
 from seaweedmq.spark.columns import columns_of
 from seaweedmq.spark.lag import records_behind
-from seaweedmq.spark.options import Shown
+from seaweedmq.spark.options import ColumnOptions
 from seaweedmq.spark.source import SeaweedMQSource, chosen_columns
 from seaweedmq.spark.stream import SeaweedMQStreamReader, StreamPartition
 from seaweedmq.spark.stream_options import LimitKind, parse_stream_options
@@ -93,7 +93,7 @@ def test_brokers_alone_are_not_enough() -> None:
 
 def test_headers_may_be_left_out(orders: TopicFiles) -> None:
     shown = parse_stream_options({**REQUIRED, "includeHeaders": "FALSE"}).shown
-    assert shown == Shown(columns=None, include_headers=False)
+    assert shown == ColumnOptions(columns=None, include_headers=False)
     names = [column.name for column in chosen_columns(orders.topic, shown)]
     assert names == ["topic", "segment", "offset", "timestamp", "key", "value"]
 

@@ -12,7 +12,7 @@ from seaweedmq.codec.documents import topic_document
 from seaweedmq.codec.paths import TOPIC_DOCUMENT, table_dir
 from seaweedmq.errors import StorageFailed
 from seaweedmq.model.ring import WHOLE_RING
-from seaweedmq.model.staged import Done, Manifest, Progress
+from seaweedmq.model.staged import BatchProgress, CompletedBatch, Manifest
 from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.staged_sweep import sweep
 from seaweedmq.storage.staging import StagedSink
@@ -45,7 +45,7 @@ async def a_manifest(store: FileSegmentStore) -> None:
 
 
 async def progress(store: FileSegmentStore) -> None:
-    StagedSink(store.root, NAME, SINK).batch(0).note(Progress())
+    StagedSink(store.root, NAME, SINK).batch(0).note(BatchProgress())
 
 
 async def frames(store: FileSegmentStore) -> None:
@@ -55,7 +55,7 @@ async def frames(store: FileSegmentStore) -> None:
 
 
 async def a_batch_that_is_done(store: FileSegmentStore) -> None:
-    StagedSink(store.root, NAME, SINK).finish(Done(batch=0, ranges=()))
+    StagedSink(store.root, NAME, SINK).finish(CompletedBatch(batch=0, ranges=()))
 
 
 @pytest.mark.parametrize("room_bytes", [0, 10])

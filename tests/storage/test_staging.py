@@ -13,7 +13,15 @@ from seaweedmq.codec.paths import TOPICS
 from seaweedmq.errors import Corrupt, NotFound
 from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.ring import WHOLE_RING
-from seaweedmq.model.staged import Done, Finished, Manifest, Place, Progress, Reached, StagedFile
+from seaweedmq.model.staged import (
+    BatchProgress,
+    CompletedBatch,
+    FinishedSegment,
+    Manifest,
+    SegmentProgress,
+    StagedFile,
+    StagedSegment,
+)
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage import staged_sweep, staging
 from seaweedmq.storage.snapshot import list_files, read_snapshot
@@ -44,7 +52,7 @@ def frame(slot_min: int, slot_max: int, payload: bytes = b"8 bytes.") -> bytes:
 
 def manifest(*files: StagedFile, batch: int = 3) -> Manifest:
     return Manifest(
-        topic_uid=7, batch=batch, producer_id=9, ring=WHOLE_RING, files=files, roots=(Place(0, WHOLE_RING, ()),)
+        topic_uid=7, batch=batch, producer_id=9, ring=WHOLE_RING, files=files, roots=(StagedSegment(0, WHOLE_RING, ()),)
     )
 
 
@@ -94,13 +102,13 @@ def test_what_was_noted_last_is_what_is_known(sink: StagedSink) -> None:
     batch = sink.batch(3)
     with batch.staging("0") as file:
         batch.put_manifest(manifest(file.finish()))
-    assert batch.progress() == Progress()
-    note = Progress(
-        places=(Place(1, WHOLE_RING, (0,)),),
-        finished={0: Finished(5, (1,))},
-        reached={0: Reached(5, 50), 1: Reached(1, 51)},
+    assert batch.progress() == BatchProgress()
+    note = BatchProgress(
+        places=(StagedSegment(1, WHOLE_RING, (0,)),),
+        finished={0: FinishedSegment(5, (1,))},
+        reached={0: SegmentProgress(5, 50), 1: SegmentProgress(1, 51)},
     )
-    batch.note(Progress(reached={0: Reached(5, 50)}))
+    batch.note(BatchProgress(reached={0: SegmentProgress(5, 50)}))
     batch.note(note)
     assert batch.progress() == note
     assert note.record_count == 6  # five that the first kept, and one of its successor's
@@ -112,7 +120,7 @@ def test_a_batch_is_as_old_as_its_manifest_whatever_was_noted_since(sink: Staged
         batch.put_manifest(manifest(file.finish()))
     at = int(time.time()) - 700
     os.utime(batch.folder / "manifest.json", (at, at))
-    batch.note(Progress(reached={0: Reached(5, 50)}))
+    batch.note(BatchProgress(reached={0: SegmentProgress(5, 50)}))
     assert batch.begun_us() == at * US_PER_S
     os.utime(batch.folder / "manifest.json", (at + 1_000, at + 1_000))
     assert batch.begun_us() == 0, "the clock was set back since: it may be of any age"
@@ -123,7 +131,7 @@ def test_a_batch_that_is_done_leaves_a_mark_and_nothing_else(sink: StagedSink) -
     for number in (2, 3):
         with sink.batch(number).staging("0") as file:
             file.finish()
-    done = Done(batch=3, ranges=(WHOLE_RING,))
+    done = CompletedBatch(batch=3, ranges=(WHOLE_RING,))
     sink.finish(done)
     assert sink.done() == done
     assert [path.name for path in sink.batch(3).folder.parent.iterdir()] == ["done.json"]
@@ -133,9 +141,9 @@ def test_a_driver_that_comes_late_sets_no_mark_back(sink: StagedSink) -> None:
     for number in (3, 4):
         with sink.batch(number).staging("0") as file:
             file.finish()
-    newer = Done(batch=4, ranges=(WHOLE_RING,))
+    newer = CompletedBatch(batch=4, ranges=(WHOLE_RING,))
     sink.finish(newer)
-    sink.finish(Done(batch=3, ranges=()))
+    sink.finish(CompletedBatch(batch=3, ranges=()))
     assert sink.done() == newer
 
 
@@ -242,7 +250,7 @@ def test_the_dead_are_swept_by_their_age_and_what_is_to_be_finished_stays(tmp_pa
     long_ago = StagedSink(tmp_path, NAME, "q-2")
     with long_ago.batch(0).staging("0") as file:
         file.finish()
-    long_ago.finish(Done(batch=0, ranges=()))
+    long_ago.finish(CompletedBatch(batch=0, ranges=()))
     for folder, days in (
         (begun.folder, 90),
         (given_up.folder, 2),
@@ -262,7 +270,7 @@ def test_what_a_killed_writer_left_aside_goes_after_a_day_and_keeps_no_sink_aliv
 ) -> None:
     with sink.batch(0).staging("0") as file:
         file.finish()
-    sink.finish(Done(batch=0, ranges=()))
+    sink.finish(CompletedBatch(batch=0, ranges=()))
     folder = sink.batch(0).folder.parent
     topic = folder.parent.parent
     for where in (folder, topic):

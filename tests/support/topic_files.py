@@ -14,7 +14,7 @@ from seaweedmq.codec.frame import COLUMN_FLAGS, HEADER_BYTES, SCHEMA_VERSION_SHI
 from seaweedmq.codec.logfile import LogPreamble, encode_preamble
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, kept_path, log_path
 from seaweedmq.codec.payload.batch import encode_frame, full_schema, schema_to_bytes
-from seaweedmq.core.lineage.topology import Sealing, succeed
+from seaweedmq.core.lineage.topology import SegmentEnd, succeed
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.ring import KeyRange, even_ranges
 from seaweedmq.model.segment import Segment, SegmentState
@@ -66,7 +66,7 @@ class TopicFiles:
     def succeed(self, parents: Sequence[int], end_offsets: Sequence[int], count: int) -> list[int]:
         """Seal segments where they end, as one change, and open their successors."""
         sealings = [
-            Sealing(
+            SegmentEnd(
                 segment=replace(self.segments[n], end_offset=None, state=SegmentState.OPEN),
                 end_offset=end,
                 epoch=1,

@@ -11,7 +11,7 @@ from seaweedmq.broker.broker import Broker
 from seaweedmq.cli.servers.own_process import OwnProcess
 from seaweedmq.coordination.memory import MemoryMetaServer, MemoryMetaStore
 from seaweedmq.kafka.gateway import Gateway
-from seaweedmq.kafka.rooms import Rooms
+from seaweedmq.kafka.handlers import Handlers
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import Environment
 from seaweedmq.rpc.address import parse_address
@@ -28,7 +28,7 @@ class WholeBroker:
     """A broker with its parts."""
 
     broker: Broker
-    rooms: Rooms
+    rooms: Handlers
     gateway: Gateway
     address: str
     kafka_port: int
@@ -65,7 +65,7 @@ async def whole_broker(storage: Path, config: BrokerConfig) -> AsyncIterator[Who
         stack.push_async_callback(server.stop, 0)
         stack.push_async_callback(broker.stop)
         await broker.start()
-        rooms = Rooms(broker.local)
+        rooms = Handlers(broker.local)
         stack.push_async_callback(rooms.close)
         await gateway.start(rooms.all, broker.local.memory.in_flight_bytes)
         yield WholeBroker(broker, rooms, gateway, native.address, kafka.port)

@@ -9,24 +9,24 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 
-from seaweedmq.broker.groups.seat import Seat
+from seaweedmq.broker.groups.member_session import MemberSession
 from seaweedmq.broker.groups.store import GroupName, GroupStore
 from seaweedmq.broker.groups.watermarks import Watermarks
 from seaweedmq.core.group.description import describe
 from seaweedmq.core.group.events import (
-    Broke,
     Committing,
     Deleted,
     Event,
     Goodbye,
     Learned,
-    Left,
+    MemberLeft,
     Opened,
     Outcome,
     Released,
-    TimePassed,
+    StreamLost,
+    Tick,
 )
-from seaweedmq.core.group.machine import Group
+from seaweedmq.core.group.group_state_machine import GroupStateMachine
 from seaweedmq.core.group.memory import GroupMemory, GroupSize
 from seaweedmq.errors import ProtocolViolation, SeaweedMQError, StaleMetadata, Unavailable, fresh
 from seaweedmq.model.config import BrokerConfig
@@ -56,7 +56,7 @@ class Coordinator:
     def __init__(
         self,
         name: GroupName,
-        group: Group,
+        group: GroupStateMachine,
         *,
         store: GroupStore,
         watermarks: Watermarks,
@@ -75,7 +75,7 @@ class Coordinator:
         self._wall_us = wall_us
         self._written = written
         self._size = GroupSize(memory, group.record, group.progress.committed)
-        self._seats: dict[int, Seat] = {}
+        self._seats: dict[int, MemberSession] = {}
         self._streams = 0
         self._pending = Outcome()
         self._waiting: list[asyncio.Future[None]] = []
@@ -138,7 +138,7 @@ class Coordinator:
 
     # --- streams ------------------------------------------------------------------------------------------------------
 
-    async def open(self, opening: GroupOpen) -> Seat:
+    async def open(self, opening: GroupOpen) -> MemberSession:
         """Return a stream of a member; see :meth:`read`, and end with :meth:`close`.
 
         Raises:
@@ -153,7 +153,7 @@ class Coordinator:
         if opening.member not in self.group.members:
             self._size.check_member()
         self._streams += 1
-        seat = self._seats[self._streams] = Seat(self._streams, opening.member, opening.held)
+        seat = self._seats[self._streams] = MemberSession(self._streams, opening.member, opening.held)
         self.handle(
             Opened(
                 stream=seat.stream,
@@ -165,7 +165,7 @@ class Coordinator:
         )
         return seat
 
-    async def read(self, seat: Seat, requests: AsyncIterator[GroupRequest]) -> None:
+    async def read(self, seat: MemberSession, requests: AsyncIterator[GroupRequest]) -> None:
         """Take what the member says, until it leaves or its stream ends."""
         end: SeaweedMQError | None = None
         left = False
@@ -181,7 +181,7 @@ class Coordinator:
                     case GroupReleased(segments):
                         self.handle(Released(seat.stream, segments))
                     case GroupLeave():
-                        self.handle(Left(seat.stream))
+                        self.handle(MemberLeft(seat.stream))
                         left = True  # the stream ends once that is written
                         return
                     case GroupOpen():
@@ -190,14 +190,14 @@ class Coordinator:
             end = error
         finally:
             if not left:
-                self.handle(Broke(seat.stream))
+                self.handle(StreamLost(seat.stream))
                 seat.end(end)
 
-    def close(self, seat: Seat) -> None:
+    def close(self, seat: MemberSession) -> None:
         """The stream is over, whoever ended it."""
         self._seats.pop(seat.stream, None)
         if not self.over:
-            self.handle(Broke(seat.stream))
+            self.handle(StreamLost(seat.stream))
 
     async def _know_ends(self, member: str, commit: GroupCommit) -> None:
         """Have the high watermarks that the commit is judged by: ask where it is ahead of what is known.
@@ -244,7 +244,7 @@ class Coordinator:
             except TimeoutError:
                 if self.group.loses_at is not None and self.group.loses_at <= loop.time():
                     await self._learn_ends()
-                self.handle(TimePassed())
+                self.handle(Tick())
 
     async def _write_on(self) -> None:
         loop = asyncio.get_running_loop()

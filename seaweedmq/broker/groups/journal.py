@@ -23,7 +23,7 @@ from seaweedmq.codec.paths import journal_name
 from seaweedmq.coordination.election import Election
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, StaleMetadata
 from seaweedmq.ports import Delete, LogWriter, MetaStore, Put, SegmentStore
-from seaweedmq.runtime.log_once import Complaints
+from seaweedmq.runtime.log_once import OnceLogger
 from seaweedmq.runtime.retrying import backoff, retrying
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class GroupJournal:
         """Those of them that may still be there."""
         self._newest: str | None = None
         """The file with the newest durable snapshot."""
-        self._complaints = Complaints(log)
+        self._complaints = OnceLogger(log)
 
     async def record(self, revision: int, changes: Sequence[Put | Delete]) -> None:
         """Append the changes of one transaction; return once they survive the death of this process.

@@ -11,16 +11,16 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from seaweedmq.broker.groups.coordinator import Coordinator
+from seaweedmq.broker.groups.join_request import check_start
 from seaweedmq.broker.groups.journal import GroupJournal
-from seaweedmq.broker.groups.opening import check_start
 from seaweedmq.broker.groups.store import GroupName, GroupStore
 from seaweedmq.broker.groups.watermarks import Watermarks
 from seaweedmq.codec import keys
 from seaweedmq.codec.group_metadata import group_from_json
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.core.group.events import Changed, Limits, Reset
-from seaweedmq.core.group.machine import Group
+from seaweedmq.core.group.events import Changed, GroupLimits, Reset
+from seaweedmq.core.group.group_state_machine import GroupStateMachine
 from seaweedmq.core.group.memory import GROUP_BYTES, GroupMemory, record_bytes
 from seaweedmq.core.lineage.problems import check_recoverable
 from seaweedmq.errors import (
@@ -33,7 +33,7 @@ from seaweedmq.errors import (
     Unsupported,
 )
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.group_record import Committed, GroupRecord
+from seaweedmq.model.group_record import CommittedOffset, GroupRecord
 from seaweedmq.model.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest, GroupSummary
 from seaweedmq.model.subscribe import Start, StartKind
 from seaweedmq.model.topic import Topic, TopicName, check_name
@@ -75,7 +75,7 @@ class Groups:
         self._env = env
         self._spawn = spawn
         self._watermarks = Watermarks(view, dial)
-        self._limits = Limits(
+        self._limits = GroupLimits(
             session_timeout_s=config.group_session_timeout_s,
             revoke_timeout_s=config.group_revoke_timeout_s,
             rebalance_delay_s=config.group_rebalance_delay_s,
@@ -246,7 +246,7 @@ class Groups:
         record, committed = stored
         coordinator = Coordinator(
             name,
-            Group(record, committed, self._limits, asyncio.get_running_loop().time()),
+            GroupStateMachine(record, committed, self._limits, asyncio.get_running_loop().time()),
             store=store,
             watermarks=self._watermarks,
             config=self._config,
@@ -274,7 +274,7 @@ class Groups:
 
     async def _create(
         self, store: GroupStore, name: GroupName, start: Start
-    ) -> tuple[GroupRecord, dict[int, Committed]]:
+    ) -> tuple[GroupRecord, dict[int, CommittedOffset]]:
         if len(await self._all()) >= self._config.groups_max:
             raise ResourceExhausted(
                 f"there are {self._config.groups_max} groups, no more are allowed: delete some "
@@ -297,7 +297,7 @@ class Groups:
                     crashes={},
                 )
                 now_us = self._env.wall_us()
-                committed = {s: Committed(offset=o, deliveries={}, at_us=now_us) for s, o in offsets.items()}
+                committed = {s: CommittedOffset(offset=o, deliveries={}, at_us=now_us) for s, o in offsets.items()}
                 await store.create(record, committed, self._view.topic_revision(name.topic))
         return record, committed
 

@@ -13,7 +13,7 @@ from seaweedmq.codec.group_metadata import committed_from_json, committed_to_jso
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION
 from seaweedmq.errors import Conflict, Deposed, ResourceExhausted, StaleMetadata, Unavailable
-from seaweedmq.model.group_record import Committed, GroupRecord
+from seaweedmq.model.group_record import CommittedOffset, GroupRecord
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Compare, Delete, MetaStore, Put
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
@@ -58,7 +58,7 @@ class GroupStore:
         self._revisions: dict[str, int] = {}
         """Of the group's record and of its committed offsets; what is not there is left out."""
 
-    async def load(self, *, is_again: bool = False) -> tuple[GroupRecord, dict[int, Committed]] | None:
+    async def load(self, *, is_again: bool = False) -> tuple[GroupRecord, dict[int, CommittedOffset]] | None:
         """What is there; None if there is no such group.
 
         Args:
@@ -82,7 +82,7 @@ class GroupStore:
         committed = {keys.parse_offset_key(e.key)[2]: committed_from_json(e.value) for e in snapshot.entries}
         return group_from_json(entry.value), committed
 
-    async def create(self, record: GroupRecord, committed: Mapping[int, Committed], topic_revision: int) -> None:
+    async def create(self, record: GroupRecord, committed: Mapping[int, CommittedOffset], topic_revision: int) -> None:
         """Write a group that is not there, while the topic is at this revision.
 
         Without its record a group does not exist: that comes last, and what a leader that died in between may have
@@ -101,7 +101,7 @@ class GroupStore:
         topic = Compare(keys.topic_key(self._name.topic), mod_revision=topic_revision)
         await self._write({self._key: group_to_json(record)}, topic)
 
-    async def write(self, record: GroupRecord | None, committed: Mapping[int, Committed | None]) -> None:
+    async def write(self, record: GroupRecord | None, committed: Mapping[int, CommittedOffset | None]) -> None:
         """Write what changed; None deletes an offset. The record comes last, together with the last offsets.
 
         Raises:

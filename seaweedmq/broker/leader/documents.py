@@ -12,7 +12,7 @@ from seaweedmq.errors import SeaweedMQError, StorageFailed
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Deletion, TopicName
 from seaweedmq.ports import Delete, SegmentStore
-from seaweedmq.runtime.log_once import Complaints
+from seaweedmq.runtime.log_once import OnceLogger
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Documents:
         self._changed = asyncio.Event()
         self._deleted = asyncio.Event()
         self._lines: dict[TopicName, _Lines] = {}
-        self._complaints = Complaints(log)
+        self._complaints = OnceLogger(log)
 
     async def run(self) -> None:
         """Write and delete what is due, until cancelled."""

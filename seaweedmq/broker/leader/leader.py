@@ -6,23 +6,23 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.groups.registry import Groups
-from seaweedmq.broker.leader.adoption import Adoption
-from seaweedmq.broker.leader.balancing import Balancing
-from seaweedmq.broker.leader.creation import Creation
+from seaweedmq.broker.leader.balancer import Balancer
 from seaweedmq.broker.leader.deletion import until_heard
 from seaweedmq.broker.leader.documents import Documents
-from seaweedmq.broker.leader.ghosts import Ghosts
 from seaweedmq.broker.leader.marker_keeper import MarkerKeeper
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.leader.placement import Placement, Reserve
-from seaweedmq.broker.leader.pruning import Pruning
+from seaweedmq.broker.leader.pruner import Pruner
 from seaweedmq.broker.leader.record_deletion import RecordDeletion
-from seaweedmq.broker.leader.repair import Repairs
-from seaweedmq.broker.leader.reshaping import Reshaping
+from seaweedmq.broker.leader.registration_reaper import RegistrationReaper
+from seaweedmq.broker.leader.repairer import Repairer
+from seaweedmq.broker.leader.schema_adopter import SchemaAdopter
 from seaweedmq.broker.leader.sealer import Sealer
-from seaweedmq.broker.leader.succession import Succession
+from seaweedmq.broker.leader.segment_admin import SegmentAdmin
 from seaweedmq.broker.leader.taken_ids import TakenIds
-from seaweedmq.broker.leader.topics import Topics
+from seaweedmq.broker.leader.topic_admin import TopicAdmin
+from seaweedmq.broker.leader.topic_creator import TopicCreator
+from seaweedmq.broker.leader.transition_runner import TransitionRunner
 from seaweedmq.core.lineage.replication import under_replicated
 from seaweedmq.errors import Fenced, InvalidArgument, StaleMetadata, Unavailable
 from seaweedmq.model.broker import ETCD_OK, BrokerLoad, BrokerStatus, ClusterStatus, EtcdAccess
@@ -34,7 +34,7 @@ from seaweedmq.model.replication import SegmentRef
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import BrokerApi, Environment, SegmentStore
-from seaweedmq.runtime.log_together import named
+from seaweedmq.runtime.grouped_logger import named
 from seaweedmq.runtime.retrying import backoff
 
 log = logging.getLogger(__name__)
@@ -91,9 +91,9 @@ class Leader:
         )
         self._taken_ids = taken_ids = TakenIds(store, view)
         self._marker_keeper = MarkerKeeper(self.metadata, store)
-        self._ghosts = Ghosts(self.metadata)
-        self._repairs = Repairs(metadata=self.metadata, placement=self.placement)
-        self.succession = Succession(
+        self._ghosts = RegistrationReaper(self.metadata)
+        self._repairs = Repairer(metadata=self.metadata, placement=self.placement)
+        self.succession = TransitionRunner(
             metadata=self.metadata,
             documents=self._documents,
             placement=self.placement,
@@ -102,16 +102,16 @@ class Leader:
             wall_us=env.wall_us,
             orphaned=self._repairs.add,
         )
-        self.reshaping = Reshaping(metadata=self.metadata, placement=self.placement, succession=self.succession)
-        self.balancing = Balancing(
+        self.reshaping = SegmentAdmin(metadata=self.metadata, placement=self.placement, succession=self.succession)
+        self.balancing = Balancer(
             metadata=self.metadata,
             placement=self.placement,
             succession=self.succession,
             config=config,
             wall_us=env.wall_us,
         )
-        self._adoption = Adoption(self.metadata, dial)
-        self.pruning = Pruning(
+        self._adoption = SchemaAdopter(self.metadata, dial)
+        self.pruning = Pruner(
             metadata=self.metadata,
             documents=self._documents,
             config=config,
@@ -119,11 +119,11 @@ class Leader:
             forget_offsets=self._forget_offsets,
         )
         self.record_deletion = RecordDeletion(metadata=self.metadata, documents=self._documents, stats=stats)
-        self.topics = Topics(
+        self.topics = TopicAdmin(
             metadata=self.metadata,
             adoption=self._adoption,
             documents=self._documents,
-            creation=Creation(
+            creation=TopicCreator(
                 metadata=self.metadata,
                 documents=self._documents,
                 placement=self.placement,

@@ -17,7 +17,7 @@ from seaweedmq.codec.cluster import identity_to_json
 from seaweedmq.errors import Conflict, SeaweedMQError, StorageFailed
 from seaweedmq.model.cluster import ClusterIdentity
 from seaweedmq.ports import Compare, Put, SegmentStore
-from seaweedmq.runtime.log_once import Complaints
+from seaweedmq.runtime.log_once import OnceLogger
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class MarkerKeeper:
     def __init__(self, metadata: Metadata, store: SegmentStore) -> None:
         self._metadata = metadata
         self._store = store
-        self._complaints = Complaints(log)
+        self._complaints = OnceLogger(log)
 
     async def run(self) -> None:
         """Raise the marker whenever etcd has advanced, until cancelled."""

@@ -12,7 +12,7 @@ from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import segment_to_json, topic_to_json
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.core.lineage.topology import Change
+from seaweedmq.core.lineage.topology import MetadataChange
 from seaweedmq.errors import Conflict, NotFound
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
@@ -66,7 +66,9 @@ class Metadata:
         """See ``Election.transact``."""
         return await self.election.transact(compares, then)
 
-    async def write(self, change: Change, compares: Sequence[Compare] = (), also: Sequence[Put | Delete] = ()) -> int:
+    async def write(
+        self, change: MetadataChange, compares: Sequence[Compare] = (), also: Sequence[Put | Delete] = ()
+    ) -> int:
         """Write the topic and its changed segments, if the topic is as the view has it; the revision.
 
         Raises:

@@ -15,7 +15,7 @@ from seaweedmq.core.lineage.low_watermarks import check_deletion, raised
 from seaweedmq.core.lineage.problems import check_recoverable
 from seaweedmq.errors import Conflict
 from seaweedmq.model.description import SegmentStats
-from seaweedmq.model.topic import LowWatermarks, Topic, TopicName, created_again
+from seaweedmq.model.topic import LowWatermarks, Topic, TopicName, topic_recreated
 from seaweedmq.ports import Compare, Put
 
 log = logging.getLogger(__name__)
@@ -81,5 +81,5 @@ class RecordDeletion:
     def _topic(self, name: TopicName, uid: int) -> Topic:
         topic = self._metadata.topic(name)
         if uid not in (0, topic.uid):
-            raise created_again(name)
+            raise topic_recreated(name)
         return topic

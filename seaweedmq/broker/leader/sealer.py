@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Container
 
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.core.segment.sealing import longest_first, whom_to_ask
+from seaweedmq.core.segment.sealing import longest_first, seal_candidates
 from seaweedmq.errors import Corrupt, SeaweedMQError, Unsupported
 from seaweedmq.model.calls import Fence, Seal, WriteOut
 from seaweedmq.model.files import FileKind
@@ -13,7 +13,7 @@ from seaweedmq.model.replication import SealedLog, SegmentRef
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import BrokerApi, SegmentStore
-from seaweedmq.runtime.log_together import LogTogether
+from seaweedmq.runtime.grouped_logger import GroupedLogger
 from seaweedmq.storage.read.recovery import recover_segment
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class Sealer:
         self._dial = dial
         self._outlive_others = outlive_others
         self._severity = severity
-        self._failures = LogTogether(log)
+        self._failures = GroupedLogger(log)
 
     async def seal(self, topic: Topic, segment: Segment, suspects: Container[str]) -> tuple[int, SealedLog] | None:
         """The epoch the segment was sealed with, and its log; None while nobody who could tell answers.
@@ -56,7 +56,7 @@ class Sealer:
             Unrecoverable: If no replica lives, and a file is damaged or foreign; names the file.
             SeaweedMQError: If the storage failed.
         """
-        whom = whom_to_ask(segment, self._view.brokers)
+        whom = seal_candidates(segment, self._view.brokers)
         if whom.files:
             # From here on no primary that is alive after all commits what the reading below may not see.
             await self._store.fence(topic.name, topic.uid, segment.id)

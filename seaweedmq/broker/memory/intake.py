@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from xxhash import xxh3_64
 
+from seaweedmq.broker.memory.broker_memory import COPIES, STANDING_PART
 from seaweedmq.broker.memory.budget import MemoryBudget
-from seaweedmq.broker.memory.shares import COPIES, STANDING_PART
 from seaweedmq.codec.frame import HEADER_BYTES, Frame, FrameHeader, decode_header
 from seaweedmq.errors import Corrupt, DeadlineExceeded, ProtocolViolation
 from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead, Frames

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from seaweedmq.broker.memory.broker_memory import COPIES
 from seaweedmq.broker.memory.budget import MemoryBudget
-from seaweedmq.broker.memory.shares import COPIES
 from seaweedmq.errors import ResourceExhausted
 from seaweedmq.model.frames import SMALL_MESSAGE_BYTES
 

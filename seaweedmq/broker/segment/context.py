@@ -13,7 +13,7 @@ from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.segment import Segment
 from seaweedmq.ports import BrokerApi, Environment, SegmentStore
-from seaweedmq.runtime.log_together import LogTogether
+from seaweedmq.runtime.grouped_logger import GroupedLogger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class SegmentContext:
     progress_of: Callable[[str], FollowerProgress]
     """Progress of a follower, by broker id, over all segments."""
     suspicions: Suspicions
-    lost_followers: LogTogether
+    lost_followers: GroupedLogger
     """Log of lost followers: a dead broker is lost to thousands of segments at a time."""
     provenance: Callable[[Segment], Sequence[Segment]]
     """The segments that a log file of a segment records: see ``core.lineage.provenance``."""

@@ -5,8 +5,8 @@ import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import closing, suppress
 
+from seaweedmq.broker.memory.broker_memory import BrokerMemory
 from seaweedmq.broker.memory.intake import Intake
-from seaweedmq.broker.memory.shares import BrokerMemory
 from seaweedmq.broker.segment.suspicions import Suspicions
 from seaweedmq.broker.segment.write_out import ReplicaWriter
 from seaweedmq.codec.frame import Frame, split_frames

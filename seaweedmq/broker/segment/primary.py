@@ -8,17 +8,26 @@ import logging
 from collections.abc import Sequence
 
 from seaweedmq.broker.segment.context import SegmentContext
-from seaweedmq.broker.segment.fence_look import FenceLook
-from seaweedmq.broker.segment.files import SegmentFiles
-from seaweedmq.broker.segment.followers import Followers
+from seaweedmq.broker.segment.fence_check import FenceCheck
+from seaweedmq.broker.segment.follower_set import FollowerSet
 from seaweedmq.broker.segment.meter import Meter
+from seaweedmq.broker.segment.segment_files import SegmentFiles
 from seaweedmq.codec.frame import Frame, FrameHeader, stamp
 from seaweedmq.core.files.retention import expires_after_s
 from seaweedmq.core.files.rolling import roll_bounds
-from seaweedmq.core.segment.commit import ComeAgain, Commit, Look, Sync
-from seaweedmq.core.segment.fate import UNDISPUTED, Action, Halt, LeaveFollowers, OnlyFsynced, SegmentFate, Stage, Tell
+from seaweedmq.core.segment.commit_rule import CheckFence, RaiseHighWatermark, RequestFsync, RetrySoon
 from seaweedmq.core.segment.producer_limits import ProducerLimits
 from seaweedmq.core.segment.producers import ProducerTable
+from seaweedmq.core.segment.segment_lifecycle import (
+    UNDISPUTED,
+    Action,
+    Halt,
+    LeaveFollowers,
+    NotifyPublishers,
+    OnlyFsynced,
+    SegmentLifecycle,
+    SegmentStage,
+)
 from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry, SegmentLog
 from seaweedmq.errors import SeaweedMQError, StorageFailed, Unavailable, fresh
 from seaweedmq.model.publish import FrameAck
@@ -66,8 +75,8 @@ class OpenSegment:
             provenance=context.provenance,
         )
         self._context = context
-        self._fate = SegmentFate(segment, self.log)
-        self._followers = Followers(
+        self._fate = SegmentLifecycle(segment, self.log)
+        self._followers = FollowerSet(
             topic,
             segment,
             self.log,
@@ -76,7 +85,7 @@ class OpenSegment:
             on_held=self._on_held,
             on_lost=lambda follower, error: self._on_event(self._fate.follower_lost(follower, error)),
         )
-        self._look = FenceLook(
+        self._look = FenceCheck(
             segment,
             lambda: context.store.is_fenced(topic.name, topic.uid, segment.id),
             on_answer=lambda fenced: self._on_event(self._fate.looked(fenced=fenced)),
@@ -93,14 +102,14 @@ class OpenSegment:
         self._timer: asyncio.TimerHandle | None = None
 
     @property
-    def stage(self) -> Stage:
+    def stage(self) -> SegmentStage:
         """Where it stands."""
         return self._fate.stage
 
     @property
     def is_closed(self) -> bool:
         """Whether nothing is written any more."""
-        return self._fate.stage is Stage.CLOSED
+        return self._fate.stage is SegmentStage.CLOSED
 
     @property
     def refusal(self) -> SeaweedMQError | None:
@@ -135,16 +144,16 @@ class OpenSegment:
     def _perform(self, actions: Sequence[Action]) -> None:
         for action in actions:
             match action:
-                case Commit(offset):
+                case RaiseHighWatermark(offset):
                     self.log.on_committed(offset)
                     self._followers.on_flushed()
                     self._context.budget.touch(self)
                     self.committed_changed.fire()
-                case Sync():
+                case RequestFsync():
                     self._ask_sync()
-                case Look():
+                case CheckFence():
                     self._look.begin()
-                case ComeAgain():
+                case RetrySoon():
                     self._timer = self._loop.call_later(COME_AGAIN_S, self._advance)
                 case OnlyFsynced():
                     self.log.thin = True
@@ -154,8 +163,12 @@ class OpenSegment:
                 case Halt():
                     self._stop_timer()
                     self._look.cancel()
-                case Tell():
-                    log.log(logging.ERROR if self.stage is Stage.FENCED else logging.WARNING, "%s", self._fate.failure)
+                case NotifyPublishers():
+                    log.log(
+                        logging.ERROR if self.stage is SegmentStage.FENCED else logging.WARNING,
+                        "%s",
+                        self._fate.failure,
+                    )
                     self.committed_changed.fire()
 
     def _on_files(self) -> None:
@@ -338,7 +351,7 @@ class OpenSegment:
             StorageFailed: the storage refused.
         """
         topic = self.topic
-        is_idle = self.stage is Stage.SERVING and self.log.committed == self.log.flushed == self.log.end
+        is_idle = self.stage is SegmentStage.SERVING and self.log.committed == self.log.flushed == self.log.end
         low_watermark = topic.low_watermark(self.segment.slots)
         if is_idle and self.is_sure and self.files.is_last_due(low_watermark, expires_after_s(topic)):
             await self.files.put_empty()
@@ -355,7 +368,7 @@ class OpenSegment:
             StaleMetadata: others have sealed it from its files.
             StorageFailed: not everything could be written and fsynced yet.
         """
-        if self.stage is Stage.FENCED and self._fate.failure:
+        if self.stage is SegmentStage.FENCED and self._fate.failure:
             raise fresh(self._fate.failure)
         self._check_writing()
         self._perform(self._fate.seal())
@@ -388,7 +401,7 @@ class OpenSegment:
         """
         try:
             async with asyncio.timeout(timeout_s):
-                if self.stage is Stage.SERVING and not self.log.has_followers:
+                if self.stage is SegmentStage.SERVING and not self.log.has_followers:
                     await self._commit_all()
                 else:
                     await self.seal()
@@ -406,14 +419,14 @@ class OpenSegment:
             self._fate.drain(Unavailable(f"{self.segment}: broker is shutting down; it moves to another one"))
         )
         self._drained.fire()
-        while self.log.written < self.log.end and self.stage is Stage.DRAINING:
+        while self.log.written < self.log.end and self.stage is SegmentStage.DRAINING:
             await self._drained.wait()
-        if self.stage is Stage.DRAINING:
+        if self.stage is SegmentStage.DRAINING:
             self.files.retire()
             await self.sync()
-        while self.log.committed < self.log.end and self.stage is Stage.DRAINING:
+        while self.log.committed < self.log.end and self.stage is SegmentStage.DRAINING:
             await self.committed_changed.wait()
-        if self.stage is Stage.SEALING:
+        if self.stage is SegmentStage.SEALING:
             await self.seal()
 
     async def close(self, reason: SeaweedMQError) -> None:

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
 
+from seaweedmq.broker.memory.broker_memory import COPIES
 from seaweedmq.broker.memory.budget import MemoryBudget
-from seaweedmq.broker.memory.shares import COPIES
 from seaweedmq.codec.frame import split_payload
 from seaweedmq.core.segment.follower_progress import FollowerProgress
 from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pyarrow as pa
 
 from seaweedmq.broker.segment.primary import OpenSegment
-from seaweedmq.broker.serve.heritage import Heritage
+from seaweedmq.broker.serve.inherited_producers import InheritedProducers
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.codec.frame import Frame, FrameHeader
 from seaweedmq.codec.payload.batch import validate_payload
@@ -25,7 +25,7 @@ class Appender:
     def __init__(self, segment: OpenSegment, lookup: Lookup, *, frame_bytes_max: int) -> None:
         self.segment = segment
         self._lookup = lookup
-        self._heritage = Heritage(segment, lookup.view, lookup.sealed_producers)
+        self._heritage = InheritedProducers(segment, lookup.view, lookup.sealed_producers)
         self._frame_bytes_max = frame_bytes_max
         self._stopped: SeaweedMQError | None = None
         self._waiting = False

@@ -11,9 +11,9 @@ from seaweedmq.codec import keys
 from seaweedmq.coordination.description import describe
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import InvalidArgument, Unavailable
-from seaweedmq.model.calls import AWAIT_S_MAX, AWAITED_AT_ONCE_MAX, AwaitedTopic, LocalStats, ToldTopics
-from seaweedmq.model.description import IDS_MAX, OPEN, SegmentStats, TopicDescription, Which
-from seaweedmq.model.topic import Topic, TopicName, created_again
+from seaweedmq.model.calls import AWAIT_S_MAX, AWAITED_AT_ONCE_MAX, AwaitedTopic, LocalStats, UpdatedTopics
+from seaweedmq.model.description import IDS_MAX, OPEN, SegmentSelection, SegmentStats, TopicDescription
+from seaweedmq.model.topic import Topic, TopicName, topic_recreated
 from seaweedmq.ports import BrokerApi, MetaStore
 
 
@@ -52,14 +52,14 @@ class Descriptions:
         """See ``model.calls.ListTopics``."""
         return tuple(sorted(self._view.topics.values(), key=lambda t: t.name))
 
-    async def describe(self, name: TopicName, which: Which, topic_uid: int) -> TopicDescription:
+    async def describe(self, name: TopicName, which: SegmentSelection, topic_uid: int) -> TopicDescription:
         """See ``model.calls.DescribeTopic``."""
         if len(which.ids) > IDS_MAX:
             raise InvalidArgument(f"{len(which.ids)} segments of {name} asked for by id: ask for {IDS_MAX} at a time")
         await self.catch_up(name, topic_uid)
         return replace(describe(self._view, name, which), frame_bytes_max=self._frame_bytes_max)
 
-    async def changed(self, topics: Sequence[AwaitedTopic], patience_s: float) -> ToldTopics:
+    async def changed(self, topics: Sequence[AwaitedTopic], patience_s: float) -> UpdatedTopics:
         """See ``model.calls.AwaitTopics``."""
         if len(topics) > AWAITED_AT_ONCE_MAX or sum(len(awaited.ids) for awaited in topics) > IDS_MAX:
             raise InvalidArgument(f"{len(topics)} topics awaited: at most {AWAITED_AT_ONCE_MAX}, {IDS_MAX} ids in all")
@@ -73,7 +73,7 @@ class Descriptions:
                     if any(map(self._is_newer, touched)):
                         break
         changed = (describe(self._view, a.name, replace(OPEN, ids=a.ids)) for a in topics if self._is_newer(a))
-        return ToldTopics(tuple(changed), tuple(a.topic_uid for a in topics if not self._is_known(a)))
+        return UpdatedTopics(tuple(changed), tuple(a.topic_uid for a in topics if not self._is_known(a)))
 
     def _is_known(self, awaited: AwaitedTopic) -> bool:
         topic = self._view.topics.get(awaited.name)
@@ -133,7 +133,7 @@ class Descriptions:
         if not self._knows(name, uid):
             await self._follow_up(name)
             if name in self._view.topics and not self._knows(name, uid):
-                raise created_again(name)
+                raise topic_recreated(name)
 
     def _knows(self, name: TopicName, uid: int) -> bool:
         topic = self._view.topics.get(name)

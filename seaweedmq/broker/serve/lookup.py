@@ -13,7 +13,7 @@ from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import Corrupt, NotFound, StaleMetadata
 from seaweedmq.model.segment import Segment, SegmentId
-from seaweedmq.model.topic import Topic, TopicName, created_again
+from seaweedmq.model.topic import Topic, TopicName, topic_recreated
 
 METADATA_LAG_S = 2.0
 """A client may have heard of a new segment before this broker has; wait so long before saying there is none."""
@@ -22,7 +22,7 @@ SCHEMAS_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ServedSegment:
     """A segment this broker serves. ``open`` is set for the primary of an open one; otherwise it is sealed."""
 
     topic: Topic
@@ -59,7 +59,7 @@ class Lookup:
         self.sealed_producers = sealed
         self._owned = owned
 
-    async def segment(self, name: TopicName, number: int, uid: int = 0) -> Found:
+    async def segment(self, name: TopicName, number: int, uid: int = 0) -> ServedSegment:
         """The segment, if this broker can serve it. ``uid`` is that of the topic; 0: whichever has the name.
 
         Raises:
@@ -89,18 +89,18 @@ class Lookup:
         segment = self.view.segment(SegmentId(name, number))
         return segment is not None and bool(segment.problem)
 
-    def try_segment(self, name: TopicName, number: int, uid: int = 0) -> Found | None:
+    def try_segment(self, name: TopicName, number: int, uid: int = 0) -> ServedSegment | None:
         """As :meth:`segment`, without waiting."""
         topic = self.view.topics.get(name)
         segment = self.view.segment(SegmentId(name, number))
         if topic is None or segment is None or uid not in (0, topic.uid):
             return None
         if not segment.is_open:
-            return Found(topic, segment, None)
+            return ServedSegment(topic, segment, None)
         owned = self._owned.get(SegmentId(name, number))
         # One that is being closed may be of an earlier topic of this name.
         serves = owned is not None and not owned.refusal and owned.topic.uid == topic.uid
-        return Found(topic, segment, owned) if serves else None
+        return ServedSegment(topic, segment, owned) if serves else None
 
     def schema(self, topic: Topic) -> pa.Schema | None:
         """The topic's Arrow schema."""
@@ -111,7 +111,7 @@ class Lookup:
         if topic is None:
             return NotFound(f"there is no topic {name}: create it with `seaweedmq topic create {name}`")
         if uid not in (0, topic.uid):
-            return created_again(name)
+            return topic_recreated(name)
         segment = self.view.segment(SegmentId(name, number))
         if self._is_pruned(name, number):
             return NotFound(

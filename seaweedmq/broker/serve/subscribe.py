@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 
+from seaweedmq.broker.memory.broker_memory import BrokerMemory
 from seaweedmq.broker.memory.sending import STALL_S, Sending
-from seaweedmq.broker.memory.shares import BrokerMemory
-from seaweedmq.broker.serve.lookup import Found, Lookup
-from seaweedmq.broker.serve.tail import Standing, Tail, Tails
+from seaweedmq.broker.serve.lookup import Lookup, ServedSegment
+from seaweedmq.broker.serve.tail import Tail, Tails, TailState
 from seaweedmq.codec.frame import HEADER_BYTES, split_payload
 from seaweedmq.errors import (
     Closed,
@@ -73,9 +73,9 @@ class SubscribeService:
         self, tail: Tail, credit: "_Credit", opening: SubscribeOpen
     ) -> AsyncGenerator[SubscribeReply, None]:
         try:
-            while (standing := await tail.look()) is not Standing.ENDED:
+            while (standing := await tail.look()) is not TailState.ENDED:
                 credit.check()
-                if standing is Standing.CAUGHT_UP:
+                if standing is TailState.CAUGHT_UP:
                     await tail.change(credit.broken)
                     continue
                 if credit.bytes <= 0:
@@ -116,7 +116,7 @@ class SubscribeService:
             held = await self.sending.take(size)
         return size, held
 
-    async def _resolve(self, found: Found, start: Start, *, skip_missing: bool) -> int:
+    async def _resolve(self, found: ServedSegment, start: Start, *, skip_missing: bool) -> int:
         """Return the offset at which delivery begins, never below what retention left."""
         high_watermark = found.high_watermark
         if start.kind is StartKind.LATEST:

@@ -6,8 +6,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from seaweedmq.broker.memory.budget import MemoryBudget
-from seaweedmq.broker.memory.file_turn import FileTurn
-from seaweedmq.broker.serve.lookup import Found, Lookup
+from seaweedmq.broker.memory.read_permit import ReadPermit
+from seaweedmq.broker.serve.lookup import Lookup, ServedSegment
 from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
 from seaweedmq.errors import Corrupt, DataLoss, NotFound, OutOfRange
 from seaweedmq.model.frames import Frames
@@ -23,7 +23,7 @@ LOSSES_REMEMBERED_MAX = 1_000
 """Gaps that were logged; beyond that they may be logged again."""
 
 
-class Standing(Enum):
+class TailState(Enum):
     """What lies at a tail's position."""
 
     READABLE = "a committed record"
@@ -31,7 +31,7 @@ class Standing(Enum):
     ENDED = "the end of the sealed segment"
 
 
-class Taken(NamedTuple):
+class TailChunk(NamedTuple):
     """Frames, in parts that lie behind one another: nothing is joined here."""
 
     end_offset: int
@@ -56,7 +56,7 @@ class Tail:
         store: SegmentStore,
         index: LogIndex,
         reading: MemoryBudget,
-        found: Found,
+        found: ServedSegment,
         position: int,
         chunk_bytes: int,
         losses: "Losses",
@@ -82,7 +82,7 @@ class Tail:
         self._reading = reading
         self._chunk_bytes = chunk_bytes
         self._losses = losses
-        self._turn: FileTurn | None = None
+        self._turn: ReadPermit | None = None
         self._largest_bytes = 0
         """Of what was read from files at once."""
 
@@ -97,7 +97,7 @@ class Tail:
         assert self.found.open is not None
         return self.found.open.committed_changed
 
-    async def look(self) -> Standing:
+    async def look(self) -> TailState:
         """What lies at the position now.
 
         Raises:
@@ -106,7 +106,7 @@ class Tail:
             StaleMetadata: this broker serves the segment no more.
         """
         if self._turn is not None:
-            return Standing.READABLE
+            return TailState.READABLE
         self._check_exists()
         topic, segment = self.found.topic, self.found.segment
         self.found = await self._lookup.segment(topic.name, segment.id, topic.uid)
@@ -116,8 +116,8 @@ class Tail:
                 "the earliest"
             )
         if self.position < self.found.high_watermark:
-            return Standing.READABLE
-        return Standing.CAUGHT_UP if self.found.open else Standing.ENDED
+            return TailState.READABLE
+        return TailState.CAUGHT_UP if self.found.open else TailState.ENDED
 
     async def change(self, *others: Signal) -> None:
         """Wait until ``changed`` fires, or one of the others. Requires that it was CAUGHT_UP."""
@@ -165,7 +165,7 @@ class Tail:
         log = self._log_in_memory()
         return 0 if log is None else sum(e.size_bytes for e in self._entries(log, bytes_max))
 
-    def take(self, bytes_max: int) -> Taken | None:
+    def take(self, bytes_max: int) -> TailChunk | None:
         """The next frames that fit, the first one at least; the position moves behind them. None: they went away since
         ``ready``, look again.
 
@@ -178,13 +178,13 @@ class Tail:
                 return None
             chunk = self._turn.take(bytes_max)
             self.position = chunk.end_offset
-            return Taken(chunk.end_offset, (chunk.data,))
+            return TailChunk(chunk.end_offset, (chunk.data,))
         log = self._log_in_memory()
         if log is None:
             return None
         entries = self._entries(log, bytes_max)
         self.position = entries[-1].end_offset
-        return Taken(self.position, [part for e in entries for part in (e.header, e.payload)])
+        return TailChunk(self.position, [part for e in entries for part in (e.header, e.payload)])
 
     def offer(self) -> None:
         """Whoever needs the memory of its turn may take it from here on."""
@@ -211,13 +211,13 @@ class Tail:
     def _entries(self, log: SegmentLog, bytes_max: int) -> list[LogEntry]:
         return log.read(self.position, min(self._chunk_bytes, bytes_max))
 
-    async def _begin_turn(self) -> FileTurn:
+    async def _begin_turn(self) -> ReadPermit:
         """A turn at what is not in memory. It is the caller's to end."""
         found = self.found
         end_offset = found.high_watermark
         if found.open:
             end_offset = min(found.open.log.cache_start, end_offset)
-        turn = FileTurn(self._reading, self._chunk_bytes, self._largest_bytes)
+        turn = ReadPermit(self._reading, self._chunk_bytes, self._largest_bytes)
         chunks = read_segment(
             self._store,
             found.topic,
@@ -276,7 +276,7 @@ class Tails:
         self._index = LogIndex()
         self._losses = Losses()
 
-    def at(self, found: Found, offset: int) -> Tail:
+    def at(self, found: ServedSegment, offset: int) -> Tail:
         """The position of that offset in a segment. Close it after use."""
         return Tail(
             self._lookup, self._store, self._index, self._reading, found, offset, self._chunk_bytes, self._losses

@@ -5,9 +5,9 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection
 
-from seaweedmq.broker.upkeep.share import is_looked_after
+from seaweedmq.broker.upkeep.maintained_segments import is_maintainer
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.core.files.compaction import AUTO_TARGET_BYTES, Merge, due_merge, granular
+from seaweedmq.core.files.compaction import AUTO_TARGET_BYTES, TableMerge, due_merge, granular
 from seaweedmq.core.files.conversion import BUSY_CPU_SHARE
 from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.config import BrokerConfig
@@ -15,7 +15,7 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import SegmentStore, TableConverter
-from seaweedmq.runtime.log_once import Complaints
+from seaweedmq.runtime.log_once import OnceLogger
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class AutoCompaction:
         self._converter = converter
         self._cpu_share = cpu_share
         self._pause_s = max(config.maintenance_interval_s, config.log_grace_s / 4)
-        self._complaints = Complaints(log)
+        self._complaints = OnceLogger(log)
         self._due: dict[TopicName, float] = {}
         """Event loop time, seconds, at which a topic is worth a look again. Those that are not in it are due."""
         self._damaged: dict[tuple[TopicName, int, int], float] = {}
@@ -84,7 +84,7 @@ class AutoCompaction:
                 tables[file.segment].append(file)
         for number, segment in list(self._view.segments_of(topic.name).items()):
             files = tables[number]
-            while is_looked_after(segment, self._broker_id, self._view):
+            while is_maintainer(segment, self._broker_id, self._view):
                 merge = self._next(topic, segment, files)
                 if merge is None:
                     break
@@ -97,14 +97,14 @@ class AutoCompaction:
                 files = [f for f in listed if f.kind is FileKind.TABLE]
         return steps
 
-    def _next(self, topic: Topic, segment: Segment, files: list[SegmentFile]) -> Merge | None:
+    def _next(self, topic: Topic, segment: Segment, files: list[SegmentFile]) -> TableMerge | None:
         if (topic.name, topic.uid, segment.id) in self._damaged:
             return None
         low = topic.low_watermark(segment.slots)
         live = [f for f in files if (f.end_offset or 0) > low]
         return due_merge(live, granular(AUTO_TARGET_BYTES, topic.retention_bytes))
 
-    async def _merge(self, topic: Topic, merge: Merge) -> bool:
+    async def _merge(self, topic: Topic, merge: TableMerge) -> bool:
         """Whether there may be more to do."""
         now = self._view.topics.get(topic.name)
         if now is None or now.uid != topic.uid:

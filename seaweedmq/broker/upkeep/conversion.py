@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from seaweedmq.broker.segment.primary import OpenSegment
-from seaweedmq.broker.upkeep.share import Share
+from seaweedmq.broker.upkeep.maintained_segments import MaintainedSegments
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.files.conversion import ConversionBounds, Waiting, first_step, next_due
 from seaweedmq.core.files.retention import is_unconverted
@@ -18,7 +18,7 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import SegmentStore, TableConverter
-from seaweedmq.runtime.log_once import Complaints
+from seaweedmq.runtime.log_once import OnceLogger
 
 log = logging.getLogger(__name__)
 
@@ -56,13 +56,13 @@ class Conversion:
         self._bounds = ConversionBounds(
             backlog_bytes_max=config.conversion_backlog_bytes_max, delay_s_max=config.conversion_delay_s_max
         )
-        self._shares: dict[TopicName, Share] = {}
+        self._shares: dict[TopicName, MaintainedSegments] = {}
         self._since_s: dict[str, float] = {}
         """Path of a log that waits -> event loop time at which it was found."""
         self._since_before_s: dict[str, float] = {}
         """The same as of the last round."""
         self._converted: set[TopicName] = set()
-        self._complaints = Complaints(log)
+        self._complaints = OnceLogger(log)
         self._loop = asyncio.get_running_loop()
 
     async def round(self) -> set[TopicName]:
@@ -112,7 +112,7 @@ class Conversion:
     async def _of_sealed(self, topic: Topic) -> AsyncIterator[_Work]:
         share = self._shares.get(topic.name)
         if share is None or share.uid != topic.uid:
-            share = self._shares[topic.name] = Share(topic, self._broker_id, self._view)
+            share = self._shares[topic.name] = MaintainedSegments(topic, self._broker_id, self._view)
         mine = share.take()
         if not mine:
             return
@@ -128,7 +128,9 @@ class Conversion:
             else:
                 share.settle(segment)
 
-    async def _convert_sealed(self, topic: Topic, segment: Segment, logs: Sequence[SegmentFile], share: Share) -> None:
+    async def _convert_sealed(
+        self, topic: Topic, segment: Segment, logs: Sequence[SegmentFile], share: MaintainedSegments
+    ) -> None:
         """In one step: files of several writers may need each other, and most of them were converted before."""
         if await self._convert(topic, logs, segment.end_offset):
             share.settle(segment)

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Container, Iterable
 
 from seaweedmq.core.clock_doubt import DueSince
-from seaweedmq.core.files.compaction import Merge, has_log_below, partly_deleted
+from seaweedmq.core.files.compaction import TableMerge, has_log_below, partly_deleted
 from seaweedmq.core.files.retention import Listed
 from seaweedmq.errors import Corrupt, NotFound, Unavailable
 from seaweedmq.model.config import BrokerConfig
@@ -56,7 +56,7 @@ class DeletedRecords:
         """
         now_s = self._loop.time()
         self._damaged = {path: until_s for path, until_s in self._damaged.items() if until_s > now_s}
-        found: dict[str, tuple[Merge, Listed]] = {}
+        found: dict[str, tuple[TableMerge, Listed]] = {}
         for listed in segments:
             merge = partly_deleted(listed.files, listed.low_watermark) if listed.low_watermark else None
             if merge is not None:
@@ -74,7 +74,7 @@ class DeletedRecords:
             await self._rewrite(topic, merge)
         return len(ready) > REWRITES_PER_LOOK
 
-    async def _rewrite(self, topic: Topic, merge: Merge) -> None:
+    async def _rewrite(self, topic: Topic, merge: TableMerge) -> None:
         (table,) = merge.tables
         try:
             made = await self._converter.compact(topic, merge.tables, low_watermark=merge.low_watermark)

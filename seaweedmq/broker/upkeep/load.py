@@ -10,7 +10,7 @@ from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerLoad, EtcdAccess, SegmentLoad
 from seaweedmq.ports import BrokerApi, Environment
-from seaweedmq.runtime.log_once import Complaints
+from seaweedmq.runtime.log_once import OnceLogger
 from seaweedmq.runtime.retrying import backoff, retrying
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class LoadReporter:
         interval_s: float,
     ) -> None:
         """``dial`` takes a broker id; Unavailable if it is gone."""
-        self._complaints = Complaints(log)
+        self._complaints = OnceLogger(log)
         self._broker_id = broker_id
         self._view = view
         self._env = env

@@ -11,8 +11,8 @@ from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.broker.upkeep.compaction import AutoCompaction
 from seaweedmq.broker.upkeep.conversion import Conversion
 from seaweedmq.broker.upkeep.deleted_records import DeletedRecords
+from seaweedmq.broker.upkeep.maintained_segments import is_maintainer
 from seaweedmq.broker.upkeep.producer_documents import ProducerDocuments
-from seaweedmq.broker.upkeep.share import is_looked_after
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.clock_doubt import WallWatch, doubt_s
 from seaweedmq.core.files.holes import removed_by
@@ -27,7 +27,7 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import SegmentStore, TableConverter
-from seaweedmq.runtime.log_once import Complaints
+from seaweedmq.runtime.log_once import OnceLogger
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Maintenance:
         self._unrecorded: dict[TopicName, tuple[int, dict[int, int]]] = {}
         """Uid of the topic, and removals that the storage did not record: segment -> offset. A full storage refuses new
         files; these wait for room, while the retention of the topic explains what is missing."""
-        self._complaints = Complaints(log)
+        self._complaints = OnceLogger(log)
         self._producers = ProducerDocuments(store, self._complaints)
         self._loop = asyncio.get_running_loop()
 
@@ -138,7 +138,7 @@ class Maintenance:
             return
         segments = self._view.segments_of(name)
         first = next(iter(segments.values()), None)
-        is_mine = first is not None and is_looked_after(first, self._broker_id, self._view)
+        is_mine = first is not None and is_maintainer(first, self._broker_id, self._view)
         if not is_mine:
             self._seen.pop(name, None)
             self._deleted_records.forget(name)

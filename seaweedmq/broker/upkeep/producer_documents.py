@@ -12,7 +12,7 @@ from seaweedmq.errors import StorageFailed
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import SegmentStore
-from seaweedmq.runtime.log_once import Complaints
+from seaweedmq.runtime.log_once import OnceLogger
 
 WRITTEN_AT_ONCE = 100
 """Documents in one call of the storage: each takes up to some 160 KB."""
@@ -21,7 +21,7 @@ WRITTEN_AT_ONCE = 100
 class ProducerDocuments:
     """Documents of the topics that one broker maintains."""
 
-    def __init__(self, store: SegmentStore, complaints: Complaints) -> None:
+    def __init__(self, store: SegmentStore, complaints: OnceLogger) -> None:
         self._store = store
         self._complaints = complaints
         self._due: dict[TopicName, tuple[int, dict[int, bytes]]] = {}

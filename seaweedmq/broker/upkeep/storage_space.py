@@ -11,7 +11,7 @@ import logging
 from seaweedmq.errors import StorageFailed, StorageFull, fresh
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import SegmentStore, StorageSpace
-from seaweedmq.runtime.log_once import Complaints
+from seaweedmq.runtime.log_once import OnceLogger
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class SpaceGuard:
 
     async def run(self, store: SegmentStore) -> None:
         """Measure, until cancelled."""
-        failures = Complaints(log)
+        failures = OnceLogger(log)
         while True:
             pause_s = PAUSE_S_MAX
             try:

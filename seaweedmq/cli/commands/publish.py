@@ -14,7 +14,7 @@ from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicAr
 from seaweedmq.cli.output import Bar, progress, show_done
 from seaweedmq.cli.records.reading import InputFormat, check, check_table, tables
 from seaweedmq.cli.records.source import Source, open_source
-from seaweedmq.client.publish.sent import SentTable
+from seaweedmq.client.publish.futures import TableFuture
 from seaweedmq.codec.csv_tables import Types, separator_of
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import InvalidArgument, SeaweedMQError
@@ -135,7 +135,7 @@ def send(
             continue.
     """
     records = 0
-    sent: deque[tuple[int, SentTable]] = deque()
+    sent: deque[tuple[int, TableFuture]] = deque()
     """The tables that may still fail, with the number of records before each."""
     try:
         for table in parts:
@@ -154,7 +154,7 @@ def send(
     return records
 
 
-def _published(records: int, sent: Iterable[tuple[int, SentTable]]) -> str:
+def _published(records: int, sent: Iterable[tuple[int, TableFuture]]) -> str:
     """Say how many records are published and how to continue."""
     whole = next((before for before, each in sent if not each.done() or each.exception() is not None), records)
     if whole < records:

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 
 from seaweedmq.broker.broker import Broker
-from seaweedmq.broker.memory.shares import heap_bytes
+from seaweedmq.broker.memory.broker_memory import heap_bytes
 from seaweedmq.broker.readiness import KAFKA
 from seaweedmq.cli.servers.etcd import wait_for_etcd
 from seaweedmq.cli.servers.kafka import open_gateway, start_gateway

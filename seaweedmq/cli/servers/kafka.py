@@ -63,8 +63,8 @@ def open_gateway(config: BrokerConfig) -> "Gateway | None":
 async def start_gateway(gateway: "Gateway", local: "LocalBroker", stack: AsyncExitStack) -> None:
     """Have Kafka clients heard, now that the broker is in the cluster. What is begun is ended with the stack, and the
     listener itself after the broker: clients are told where to go on while its segments move."""
-    from seaweedmq.kafka.rooms import Rooms
+    from seaweedmq.kafka.handlers import Handlers
 
-    rooms = Rooms(local)
+    rooms = Handlers(local)
     stack.push_async_callback(rooms.close)
     await gateway.start(rooms.all, local.memory.in_flight_bytes)

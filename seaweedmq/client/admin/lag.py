@@ -3,15 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+from seaweedmq.client.cluster.broker_stream import broker_stream
 from seaweedmq.client.cluster.cluster import Cluster
-from seaweedmq.client.cluster.conversation import conversation
 from seaweedmq.client.retry import retrying
 from seaweedmq.client.subscribe.assembler import FrameAssembler
 from seaweedmq.codec.frame import FLAG_TIMESTAMP, Frame, split_frames
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import NotFound, OutOfRange, Unavailable
-from seaweedmq.model.description import TopicDescription, Which
+from seaweedmq.model.description import SegmentSelection, TopicDescription
 from seaweedmq.model.groups import GroupDescription, GroupTopic, SegmentLag
 from seaweedmq.model.subscribe import (
     EARLIEST,
@@ -74,7 +74,7 @@ async def _lag_s(cluster: Cluster, topic: GroupTopic, lag: SegmentLag, slots: as
 
 async def _first_timestamp_us(cluster: Cluster, name: TopicName, segment: int, start: Start) -> int | None:
     """Of the first record from ``start`` on; None if there is none, or retention removed the segment."""
-    which = Which(open=False, sealed_above=None, ids=(segment,))
+    which = SegmentSelection(open=False, sealed_above=None, ids=(segment,))
     async for attempt in retrying(cluster.config, cluster.env.rng, deadline(cluster.config.admin_timeout_s)):
         with attempt:
             try:
@@ -99,7 +99,7 @@ async def _read(cluster: Cluster, topic: TopicDescription, number: int, start: S
         topic_uid=topic.topic.uid,
         takes_pieces=True,
     )
-    async with conversation(cluster, address, lambda api: api.subscribe(_only(opening)), str(segment)) as talk:
+    async with broker_stream(cluster, address, lambda api: api.subscribe(_only(opening)), str(segment)) as talk:
         talk.expect(cluster.config.rpc_timeout_s)
         return await _read_first(talk.replies, topic)
 

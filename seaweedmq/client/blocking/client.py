@@ -19,12 +19,12 @@ from seaweedmq.client.group import subscriber as aio_group_subscriber
 from seaweedmq.client.group.options import MAX_UNACKED
 from seaweedmq.client.publish import publisher as aio_publisher
 from seaweedmq.client.publish.arguments import Headers
-from seaweedmq.client.publish.sent import Sent, SentTable
+from seaweedmq.client.publish.futures import RecordFuture, TableFuture
 from seaweedmq.client.start import StartAt, Timestamp
 from seaweedmq.client.subscribe import subscriber as aio_subscriber
 from seaweedmq.client.subscribe.messages import Message
 from seaweedmq.client.subscribe.options import OnMissing
-from seaweedmq.client.subscribe.reading import SkippedRecords
+from seaweedmq.client.subscribe.topic_reader import SkippedRecords
 from seaweedmq.errors import Closed
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Dialer, Environment
@@ -70,7 +70,7 @@ class Publisher(_Context):
         headers: Headers | None = None,
         timestamp: Timestamp | None = None,
         timeout: float | None = None,
-    ) -> Sent:
+    ) -> RecordFuture:
         """Take a record in and return the future of its :class:`Receipt`; blocks while ``buffer_bytes_max`` is reached.
 
         Args:
@@ -92,7 +92,7 @@ class Publisher(_Context):
         key: str | None = None,
         timestamp: str | None = None,
         timeout: float | None = None,
-    ) -> SentTable:
+    ) -> TableFuture:
         """Publish every row, without touching one in Python, and return the future of a :class:`TableReceipt`.
 
         The topic's schema decides which columns the table has. A topic without one takes tables of ``_value`` and,

@@ -9,24 +9,24 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from seaweedmq.client.cluster.news import TopicNews
+from seaweedmq.client.cluster.topic_updates import TopicUpdates
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.retry import pauses, retrying
 from seaweedmq.core.lineage.problems import check_recoverable
 from seaweedmq.errors import (
     Closed,
+    ConnectionRefused,
     DeadlineExceeded,
     InvalidArgument,
-    Refused,
     SeaweedMQError,
     Unavailable,
     Unsupported,
 )
 from seaweedmq.model.broker import ClusterStatus
-from seaweedmq.model.calls import AwaitTopics, Call, DescribeTopic, GetClusterStatus, ToldTopics
-from seaweedmq.model.description import ALL, IDS_MAX, TopicDescription, Which
+from seaweedmq.model.calls import AwaitTopics, Call, DescribeTopic, GetClusterStatus, UpdatedTopics
+from seaweedmq.model.description import ALL, IDS_MAX, SegmentSelection, TopicDescription
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.topic import TopicName, created_again
+from seaweedmq.model.topic import TopicName, topic_recreated
 from seaweedmq.ports import BrokerApi, Dialer, Environment
 from seaweedmq.runtime.forking import inherited
 from seaweedmq.runtime.retrying import deadline, is_retryable
@@ -74,7 +74,7 @@ class Cluster:
         self._dialer = dialer
         self.env = env
         self.config = config
-        self.news = TopicNews(self._await_topics, env.rng)
+        self.news = TopicUpdates(self._await_topics, env.rng)
         """What brokers tell of topics that somebody waits for."""
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -177,7 +177,7 @@ class Cluster:
                         return await request(self.dial(address))
             except TimeoutError:
                 reasons[address] = f"{NO_ANSWER} within {self.config.rpc_timeout_s:g} s"
-            except Refused:
+            except ConnectionRefused:
                 reasons[address] = REFUSED
             except Unsupported as error:
                 # Another service may have the address by now, or its broker may be older than the others.
@@ -241,7 +241,7 @@ class Cluster:
         return self._dialer.dial(address)
 
     async def describe(
-        self, name: TopicName, which: Which = ALL, timeout_s: float | None = None, uid: int = 0
+        self, name: TopicName, which: SegmentSelection = ALL, timeout_s: float | None = None, uid: int = 0
     ) -> TopicDescription:
         """The topic as the cluster knows it now, with all segments that are asked for.
 
@@ -251,10 +251,12 @@ class Cluster:
         first = replace(which, ids=which.ids[:IDS_MAX])
         description = await self.call(f"describe {name}", DescribeTopic(name, first, uid), timeout_s)
         rest = [which.ids[at : at + IDS_MAX] for at in range(IDS_MAX, len(which.ids), IDS_MAX)]
-        return await self.whole(description, [Which(open=False, sealed_above=None, ids=ids) for ids in rest], timeout_s)
+        return await self.whole(
+            description, [SegmentSelection(open=False, sealed_above=None, ids=ids) for ids in rest], timeout_s
+        )
 
     async def whole(
-        self, first: TopicDescription, further: Sequence[Which] = (), timeout_s: float | None = None
+        self, first: TopicDescription, further: Sequence[SegmentSelection] = (), timeout_s: float | None = None
     ) -> TopicDescription:
         """A description with what was too much for one answer, as of the first answer: of later changes none is in it,
         but that segments may be missing that were pruned meanwhile.
@@ -269,7 +271,7 @@ class Cluster:
         name, segments = first.topic.name, first.by_id()
         more, pages = first.more_above, list(further)
         while pages or more is not None:
-            which = pages.pop() if pages else Which(open=False, sealed_above=more)
+            which = pages.pop() if pages else SegmentSelection(open=False, sealed_above=more)
             page = await self.ask(f"describe {name}", partial(_page, first, which), timeout_s)
             for segment in page.segments:
                 if segment.id < first.topic.next_segment:
@@ -279,7 +281,7 @@ class Cluster:
         ordered = tuple(segments[number] for number in sorted(segments))
         return replace(first, segments=ordered, more_above=None)
 
-    async def _await_topics(self, call: AwaitTopics) -> ToldTopics:
+    async def _await_topics(self, call: AwaitTopics) -> UpdatedTopics:
         """Of one broker, which is avoided for a while if it does not answer in time, which raises Unavailable."""
         address = self.addresses()[0]
         try:
@@ -329,7 +331,7 @@ def _tried(reasons: Mapping[str, str]) -> str:
     return f"{tried}. Check that brokers run there" if is_silent else tried
 
 
-async def _page(first: TopicDescription, which: Which, api: BrokerApi) -> TopicDescription:
+async def _page(first: TopicDescription, which: SegmentSelection, api: BrokerApi) -> TopicDescription:
     """More of a description.
 
     Raises:
@@ -339,7 +341,7 @@ async def _page(first: TopicDescription, which: Which, api: BrokerApi) -> TopicD
     name, uid = first.topic.name, first.topic.uid
     page = await api.call(DescribeTopic(name, which, uid))
     if page.topic.uid != uid:
-        raise created_again(name)
+        raise topic_recreated(name)
     if page.revision < first.revision:
         raise Unavailable(f"the broker lags behind what was said of {name} a moment ago")
     return page

@@ -9,8 +9,8 @@ from dataclasses import replace
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.calls import AwaitedTopic
-from seaweedmq.model.description import ALL, OPEN, TopicDescription, Which
-from seaweedmq.model.topic import TopicName, created_again
+from seaweedmq.model.description import ALL, OPEN, SegmentSelection, TopicDescription
+from seaweedmq.model.topic import TopicName, topic_recreated
 from seaweedmq.runtime.retrying import is_retryable
 from seaweedmq.runtime.signal import Signal
 
@@ -111,7 +111,7 @@ class TopicView:
         """The topic with all its segments, as a broker says now. Raises NotFound."""
         return await self._look(ALL)
 
-    async def _look(self, which: Which) -> TopicDescription:
+    async def _look(self, which: SegmentSelection) -> TopicDescription:
         uid = self._description.topic.uid if self._description is not None else 0
         told = await self._cluster.describe(self._name, which, self._cluster.config.rpc_timeout_s, uid)
         if self.know(told) or self._description is None:
@@ -130,7 +130,7 @@ class TopicView:
         """
         known, topic = self._description, told.topic
         if known is not None and known.topic.uid != topic.uid:
-            raise created_again(self._name)
+            raise topic_recreated(self._name)
         if known is not None and (topic.next_segment < known.topic.next_segment or 0 < told.revision < known.revision):
             return False
         self._description = told

@@ -12,9 +12,9 @@ from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.group.origin import row_of
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.retry import retrying
-from seaweedmq.client.subscribe.messages import Arrived, Message, record_batch_of
+from seaweedmq.client.subscribe.messages import FetchedRows, Message, record_batch_of
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
-from seaweedmq.core.member.dispatch import GivenUp
+from seaweedmq.core.member.record_dispatch import GivenUp
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound
 from seaweedmq.model.calls import CreateTopics
 from seaweedmq.model.config import KIB
@@ -47,7 +47,7 @@ def default_topic(topic: TopicName, group: str) -> TopicName:
 class DeadLetter:
     """One record, as it arrived, and why it is given up."""
 
-    rows: Arrived
+    rows: FetchedRows
     """A single row."""
     group: str
     deliveries: int

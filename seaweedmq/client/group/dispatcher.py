@@ -12,13 +12,13 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from seaweedmq.client.group.contact import Contact
+from seaweedmq.client.group.assignment_lease import AssignmentLease
 from seaweedmq.client.group.origin import AssignedSegment, GroupOrigin, messages_at
-from seaweedmq.client.subscribe.messages import Arrived, Message, MessageRun, record_batch_of
-from seaweedmq.client.subscribe.reading import MESSAGES_AT_ONCE
+from seaweedmq.client.subscribe.messages import FetchedRows, Message, MessageRun, record_batch_of
+from seaweedmq.client.subscribe.topic_reader import MESSAGES_AT_ONCE
 from seaweedmq.core.member.acks import OUT, Offsets
-from seaweedmq.core.member.dispatch import Bounds, Dispatch, GivenUp, NewRows
 from seaweedmq.core.member.holdings import Holdings, Instructions
+from seaweedmq.core.member.record_dispatch import Bounds, GivenUp, NewRows, RecordDispatch
 from seaweedmq.core.member.redelivery import NEVER
 from seaweedmq.model.groups import GroupAssignment, GroupCommitted
 from seaweedmq.runtime.notice import Notice
@@ -27,13 +27,13 @@ log = logging.getLogger(__name__)
 
 
 class Dispatcher:
-    """Around a ``Dispatch`` and ``Holdings``. Made in the loop."""
+    """Around a ``RecordDispatch`` and ``Holdings``. Made in the loop."""
 
     def __init__(
         self,
         what: str,
         bounds: Bounds,
-        contact: Contact,
+        contact: AssignmentLease,
         clock: Callable[[], float],
         give_up: Callable[[GivenUp[Message]], None],
         *,
@@ -56,7 +56,7 @@ class Dispatcher:
         self._auto_ack = auto_ack
         self._columns = columns
         self._lock = threading.Lock()
-        self._dispatch: Dispatch[Arrived, Message] = Dispatch(bounds)
+        self._dispatch: RecordDispatch[FetchedRows, Message] = RecordDispatch(bounds)
         self._holdings = Holdings(self._dispatch)
         self.commits = self._holdings.commits
         """For the loop's thread only."""
@@ -195,7 +195,7 @@ class Dispatcher:
         with self._lock:
             return self._dispatch.hand_out(run, messages)
 
-    def _whole_run(self) -> Arrived | None:
+    def _whole_run(self) -> FetchedRows | None:
         """All new rows of a frame that may go out, unless records are to be looked at one by one."""
         with self._lock:
             if self._dispatch.ready or self._dispatch.must_admit():
@@ -203,12 +203,12 @@ class Dispatcher:
             run = self._dispatch.next_run()
             return _rows_of(run) if run is not None and self._dispatch.hand_out(run) else None
 
-    def _neighbours(self) -> Arrived | None:
+    def _neighbours(self) -> FetchedRows | None:
         """Records that are ready, as rows."""
         with self._lock:
             taken = self._dispatch.take_neighbours()
             self._see_to_given_up()
-            rows: Arrived | None = taken[0].origin.span.rows if taken else None
+            rows: FetchedRows | None = taken[0].origin.span.rows if taken else None
         return None if rows is None else rows.slice(taken[0].offset - rows.first_offset, len(taken))
 
     def _admit(self, message: Message) -> bool:
@@ -313,7 +313,7 @@ class Dispatcher:
         with self._lock:
             assigned.begin_at(offset)
 
-    def receive(self, assigned: AssignedSegment, arrived: Arrived) -> None:
+    def receive(self, assigned: AssignedSegment, arrived: FetchedRows) -> None:
         """Rows of a frame arrived."""
         with self._lock:
             span = self._dispatch.arrive(assigned, arrived.first_offset, len(arrived), arrived.batch.nbytes)
@@ -349,28 +349,28 @@ class Dispatcher:
         """Whether nothing is read or committed any more."""
         return self._holdings.is_over
 
-    def assign(self, assignment: GroupAssignment) -> Instructions[Arrived, Message]:
+    def assign(self, assignment: GroupAssignment) -> Instructions[FetchedRows, Message]:
         """The coordinator said what to read from now on."""
         with self._lock:
             instructions = self._holdings.assign(assignment)
         self._look_again()
         return instructions
 
-    def answered(self, committed: GroupCommitted) -> Instructions[Arrived, Message]:
+    def answered(self, committed: GroupCommitted) -> Instructions[FetchedRows, Message]:
         """The coordinator answered a commit."""
         with self._lock:
             instructions = self._holdings.answered(committed)
         self._look_again()
         return instructions
 
-    def end(self) -> Instructions[Arrived, Message]:
+    def end(self) -> Instructions[FetchedRows, Message]:
         """The membership is over: hand nothing out, and commit nothing."""
         with self._lock:
             instructions = self._holdings.end()
         self._look_again()
         return instructions
 
-    def look_after(self, is_time: bool, begun_at: Callable[[int], int | None]) -> Instructions[Arrived, Message]:
+    def look_after(self, is_time: bool, begun_at: Callable[[int], int | None]) -> Instructions[FetchedRows, Message]:
         """Commit and release what is dealt with.
 
         Args:
@@ -392,7 +392,7 @@ class Dispatcher:
         self.attention.set()
 
 
-def _rows_of(run: NewRows[Arrived, Message]) -> Arrived:
+def _rows_of(run: NewRows[FetchedRows, Message]) -> FetchedRows:
     if run.span.rows is None:
         raise AssertionError("rows that were not handed out are gone")
     return run.span.rows.slice(run.at, run.count)

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.group.dispatcher import Dispatcher
+from seaweedmq.client.group.member_stream import MemberStream, ended
 from seaweedmq.client.group.origin import AssignedSegment
-from seaweedmq.client.group.stream import MemberStream, ended
-from seaweedmq.client.subscribe.messages import Arrived, Message
+from seaweedmq.client.subscribe.messages import FetchedRows, Message
 from seaweedmq.core.member.holdings import Instructions
 from seaweedmq.errors import Closed, SeaweedMQError, fresh
 from seaweedmq.model.groups import GroupAssignment, GroupCommitted
@@ -147,7 +147,7 @@ class GroupMembership:
         self._carry_out(self._dispatcher.look_after(is_time, self._owner.begun_at))
         self._stream.wake()
 
-    def _carry_out(self, instructions: Instructions[Arrived, Message]) -> None:
+    def _carry_out(self, instructions: Instructions[FetchedRows, Message]) -> None:
         for assigned in instructions.stop:
             self._owner.stop_reading(assigned)
         if self._stream is not None and instructions.release:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
-from seaweedmq.client.subscribe.messages import Arrived, Message, MessageRun, Origin
-from seaweedmq.core.member.acks import ACKED, Span
-from seaweedmq.core.member.assigned import Assigned
+from seaweedmq.client.subscribe.messages import FetchedRows, Message, MessageRun, Origin
+from seaweedmq.core.member.acks import ACKED, RowSpan
+from seaweedmq.core.member.held_segment import HeldSegment
 
-AssignedSegment: TypeAlias = Assigned[Arrived, Message]
+AssignedSegment: TypeAlias = HeldSegment[FetchedRows, Message]
 
 
 class OriginOwner(Protocol):
@@ -27,7 +27,9 @@ class GroupOrigin(Origin):
 
     __slots__ = ("_first", "_owner", "_states", "assigned", "span")
 
-    def __init__(self, origin: Origin, assigned: AssignedSegment, span: Span[Arrived], owner: OriginOwner) -> None:
+    def __init__(
+        self, origin: Origin, assigned: AssignedSegment, span: RowSpan[FetchedRows], owner: OriginOwner
+    ) -> None:
         super().__init__(origin.topic, assigned.segment, origin.partition)
         self.assigned = assigned
         self.span = span
@@ -47,16 +49,16 @@ class GroupOrigin(Origin):
         return self.assigned.ledger.refused.get(offset, 0) + 1
 
 
-def messages_at(rows: Arrived, offsets: list[int]) -> list[Message]:
+def messages_at(rows: FetchedRows, offsets: list[int]) -> list[Message]:
     """Some rows of a frame as messages. ``offsets`` ascend and are not empty."""
     wanted = set(offsets)
     part = rows.slice(offsets[0] - rows.first_offset, offsets[-1] + 1 - offsets[0])
     return [message for message in MessageRun(part) if message.offset in wanted]
 
 
-def row_of(message: Message) -> Arrived:
+def row_of(message: Message) -> FetchedRows:
     """A record as it arrived. Requires that it was handed out and is not acknowledged."""
-    rows: Arrived | None = message.origin.span.rows
+    rows: FetchedRows | None = message.origin.span.rows
     if rows is None:
         raise AssertionError("a record that is not acknowledged has no rows")
     return rows.slice(message.offset - rows.first_offset, 1)

@@ -14,21 +14,21 @@ import pyarrow as pa
 
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.group.contact import Contact
+from seaweedmq.client.group.assignment_lease import AssignmentLease
+from seaweedmq.client.group.completion import wait_finished
 from seaweedmq.client.group.dead_letter import DeadLetter, DeadLetters, default_topic, letter_of
 from seaweedmq.client.group.dispatcher import Dispatcher
-from seaweedmq.client.group.finish import until_finished
-from seaweedmq.client.group.handlers import Handler, Handling
+from seaweedmq.client.group.handler_runner import Handler, HandlerRunner
+from seaweedmq.client.group.member_stream import MemberStream
 from seaweedmq.client.group.membership import GroupMembership
 from seaweedmq.client.group.options import GroupOptions
 from seaweedmq.client.group.origin import AssignedSegment
-from seaweedmq.client.group.stream import MemberStream
 from seaweedmq.client.retry import retrying
 from seaweedmq.client.subscribe.messages import Message, check_columns, delay_s, rows_of
 from seaweedmq.client.subscribe.options import ReadOptions
 from seaweedmq.client.subscribe.reader import SegmentReader
-from seaweedmq.client.subscribe.reading import TopicReading
-from seaweedmq.core.member.dispatch import Bounds, GivenUp
+from seaweedmq.client.subscribe.topic_reader import TopicReader
+from seaweedmq.core.member.record_dispatch import Bounds, GivenUp
 from seaweedmq.core.member.redelivery import NEVER
 from seaweedmq.errors import Closed, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable, fresh
 from seaweedmq.model.groups import GroupOpen
@@ -40,7 +40,7 @@ from seaweedmq.runtime.retrying import deadline
 log = logging.getLogger(__name__)
 
 
-class GroupSubscriber(TopicReading):
+class GroupSubscriber(TopicReader):
     """Reads one topic as a member of a group. One task takes from it at a time; any thread acknowledges.
 
     Every record is delivered at least once: what is not acknowledged when a member ends, or loses a segment, is
@@ -73,7 +73,7 @@ class GroupSubscriber(TopicReading):
         self.member = f"m-{rng.getrandbits(64):016x}" if member.member is None else member.member
         self._incarnation = rng.getrandbits(63)
         self._loop = asyncio.get_running_loop()
-        self._contact = Contact(cluster.env.boot_s)
+        self._contact = AssignmentLease(cluster.env.boot_s)
         bounds = Bounds(
             limit=options.limit,
             deliveries_max=member.max_deliveries,
@@ -96,7 +96,7 @@ class GroupSubscriber(TopicReading):
             name = member.dead_letter or default_topic(topic, member.group)
             self._dead_letters = DeadLetters(cluster, config, name, partial(self.description, False))
         self._helpers: set[asyncio.Task[None]] = set()
-        self._handling: Handling | None = None
+        self._handling: HandlerRunner | None = None
         self._error: SeaweedMQError | None = None
 
     async def open(self) -> None:
@@ -194,7 +194,7 @@ class GroupSubscriber(TopicReading):
         self._cluster.check_loop()
         if self._handling is not None:
             raise InvalidArgument("handle() runs already: one at a time")
-        self._handling = Handling(self._dispatcher, self.fetch, self._config, handler, concurrency)
+        self._handling = HandlerRunner(self._dispatcher, self.fetch, self._config, handler, concurrency)
         self._dispatcher.hand_to_handlers(True)
         try:
             await self._handling.run()
@@ -351,7 +351,7 @@ class GroupSubscriber(TopicReading):
         def is_done_here() -> bool:
             return self._dispatcher.is_finished(stops)
 
-        await until_finished(self._cluster, self.group, self._topic, self.description, stops, is_done_here)
+        await wait_finished(self._cluster, self.group, self._topic, self.description, stops, is_done_here)
         self._end()
 
     def _give_up(self, given_up: GivenUp[Message]) -> None:

@@ -24,8 +24,8 @@ from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.arguments import HeaderPairs, Headers, as_bytes, as_headers
 from seaweedmq.client.publish.batch import Batch
 from seaweedmq.client.publish.framing import FRAME_BYTES_MAX
+from seaweedmq.client.publish.futures import RecordFuture
 from seaweedmq.client.publish.promise import BatchPromise
-from seaweedmq.client.publish.sent import Sent
 from seaweedmq.client.publish.tables import TableJob
 from seaweedmq.client.start import Timestamp, to_us
 from seaweedmq.codec.frame import HEADER_BYTES
@@ -42,7 +42,7 @@ Work: TypeAlias = Batch | TableJob
 
 _NOBODY, _MANY = -1, -2
 """In place of a thread's identity, which is positive."""
-_new_sent = Sent.__new__
+_new_sent = RecordFuture.__new__
 _NO_BATCH = Batch(-1, 0, 0.0, lambda _: None)
 
 
@@ -125,7 +125,7 @@ class RecordBuffer:
         headers: Headers | None = None,
         timestamp: Timestamp | None = None,
         timeout: float | None = None,
-    ) -> Sent:
+    ) -> RecordFuture:
         """Take a record in, blocking up to ``timeout`` seconds while there is no room.
 
         Raises:
@@ -165,7 +165,7 @@ class RecordBuffer:
         self._is_sending = False
         if batch.limit_bytes < 0 and not self._was_counted(batch, index):
             return self._append(value, key, None, None, size, timeout)
-        sent = _new_sent(Sent)
+        sent = _new_sent(RecordFuture)
         sent._promise = batch.promise  # noqa: SLF001 - a constructor call a record is what this saves
         sent._position = index  # noqa: SLF001
         return sent
@@ -183,7 +183,7 @@ class RecordBuffer:
         timestamp: Timestamp | None,
         size: int,
         timeout: float | None,
-    ) -> Sent:
+    ) -> RecordFuture:
         checked, headers_bytes = as_headers(headers)
         time_us = None if timestamp is None else to_us(timestamp)
         return self._append(value, key, checked, time_us, size + headers_bytes, timeout)
@@ -196,7 +196,7 @@ class RecordBuffer:
         time_us: int | None,
         size: int,
         timeout: float | None,
-    ) -> Sent:
+    ) -> RecordFuture:
         """Every record for which :meth:`send` needs more than room in its own batch."""
         if size - RECORD_OVERHEAD_BYTES + FRAME_OVERHEAD_BYTES > self.frame_bytes_max:
             return self._refused(size - RECORD_OVERHEAD_BYTES)
@@ -365,7 +365,7 @@ class RecordBuffer:
         self._backlog += 1
         self.work.append(work)
 
-    def _refused(self, size: int) -> Sent:
+    def _refused(self, size: int) -> RecordFuture:
         limit = self.frame_bytes_max - FRAME_OVERHEAD_BYTES
         error = InvalidArgument(
             f"a record of {size} bytes is over the limit of {limit} bytes (key, value and headers): split it, or raise "
@@ -375,7 +375,7 @@ class RecordBuffer:
         promise.begin(1)
         promise.failed(range(1), error)
         self._owner.on_refused(promise)
-        return Sent(promise, 0)
+        return RecordFuture(promise, 0)
 
 
 RecordBuffer.send.__qualname__ = "Publisher.send"
@@ -384,7 +384,7 @@ RecordBuffer.send.__qualname__ = "Publisher.send"
 
 def _put(
     batch: Batch, value: bytes, key: bytes | None, headers: HeaderPairs | None, time_us: int | None, size: int
-) -> Sent:
+) -> RecordFuture:
     """Requires the lock."""
     batch.filled_bytes += size
     index = len(batch.values)
@@ -395,4 +395,4 @@ def _put(
         batch.keys = [*[None] * index, key]
     if batch.has_extras or headers is not None or time_us is not None:
         batch.put_extras(index, headers, time_us)
-    return Sent(batch.promise, index)
+    return RecordFuture(batch.promise, index)

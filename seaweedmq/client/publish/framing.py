@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seaweedmq.client.publish.outgoing import Failed, OutFrame
+from seaweedmq.client.publish.futures import TableFuture
+from seaweedmq.client.publish.outgoing_frame import FrameFailed, OutgoingFrame
 from seaweedmq.client.publish.routing import Routes
 from seaweedmq.client.publish.rows import Rows, Slots
-from seaweedmq.client.publish.sent import SentTable
 from seaweedmq.codec.arrays import array_of
 from seaweedmq.codec.frame import FLAG_KEY, FLAG_TIMESTAMP, RECORDS_MAX, split_frames
 from seaweedmq.codec.murmur2 import partitions_of
@@ -72,7 +72,7 @@ def frames_of(
     first_sequence: int,
     frame_bytes: int,
     frame_bytes_max: int,
-) -> Iterator[OutFrame | Failed]:
+) -> Iterator[OutgoingFrame | FrameFailed]:
     """The frames of rows that go to one segment, in order, sequences counted on from ``first_sequence``.
 
     Aims for ``frame_bytes`` a frame. A single row over ``frame_bytes_max`` fails and takes no sequence.
@@ -86,13 +86,13 @@ def frames_of(
         count = len(part.positions)
         data = _encoded(part, segment_slots, keyless_slot, producer_id, first_sequence)
         if len(data) <= frame_bytes_max:
-            yield OutFrame(data, first_sequence, part.positions, part.promise)
+            yield OutgoingFrame(data, first_sequence, part.positions, part.promise)
             first_sequence += count
         elif count > 1:
             half = count // 2
             todo += part.slice(half, count - half), part.slice(0, half)
         else:
-            yield Failed(
+            yield FrameFailed(
                 part.positions,
                 part.promise,
                 over_limit(f"row {int(part.positions[0])}", len(data), frame_bytes_max),
@@ -115,7 +115,7 @@ def first_over_limit(columns: pa.RecordBatch, flags: int, frame_bytes_max: int) 
     """
 
     def frame_bytes(row: pa.RecordBatch) -> int:
-        return len(_encoded(Rows(row, flags, 0, range(1), SentTable(1)), WHOLE_RING, 0, 0, 0))
+        return len(_encoded(Rows(row, flags, 0, range(1), TableFuture(1)), WHOLE_RING, 0, 0, 0))
 
     if not columns.num_rows:
         return None
@@ -179,7 +179,7 @@ def _slot_figures(rows: Rows, segment_slots: KeyRange, keyless_slot: int) -> tup
     return segment_slots.lo, segment_slots.hi - 1, tuple(scaled)
 
 
-def rows_of_frame(out: OutFrame, schema: pa.Schema | None, ring: KeyRange) -> Rows:
+def rows_of_frame(out: OutgoingFrame, schema: pa.Schema | None, ring: KeyRange) -> Rows:
     """The rows of a frame that was made here, to be routed again. The topic may have got its schema since, or more
     partitions: rows stay in the one they were for, or they would come there behind later ones of their keys.
 

@@ -12,10 +12,10 @@ from typing import NamedTuple, TypeAlias
 import pyarrow as pa
 
 from seaweedmq.client.publish.framing import FRAME_BYTES_MAX, by_segment, frames_of, rows_of_frame
-from seaweedmq.client.publish.outgoing import Acked, Again, Failed, Left, OutFrame
+from seaweedmq.client.publish.outgoing_frame import FrameAcked, FrameFailed, FrameOutcome, FrameRerouted, OutgoingFrame
 from seaweedmq.client.publish.routing import Routes, Trail
 from seaweedmq.client.publish.rows import Rows
-from seaweedmq.client.publish.window import Window
+from seaweedmq.client.publish.send_window import SendWindow
 from seaweedmq.codec.frame import SCHEMA_VERSION_SHIFT
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, Unavailable
 from seaweedmq.model.config import MIB
@@ -49,7 +49,7 @@ class SendLimits(NamedTuple):
     batch_bytes: int
 
 
-Action: TypeAlias = Acked | Failed | Deliver | Reopen | SendLimits
+Action: TypeAlias = FrameAcked | FrameFailed | Deliver | Reopen | SendLimits
 
 
 class Outbox:
@@ -73,7 +73,7 @@ class Outbox:
         self._routes: Routes | None = None
         self._heirs: dict[int, Segment] = {}
         """The segments of the routes, as they were described when records began to go there."""
-        self._windows: dict[int, Window] = {}
+        self._windows: dict[int, SendWindow] = {}
         self._trail = Trail()
         """Segments whose window was handed over -> to whom. None of them gets a window again: it would number from 0
         on, and what the segment has of the first window would pass for what the second one sent."""
@@ -85,7 +85,7 @@ class Outbox:
         """With a window."""
         return self._windows.keys()
 
-    def window(self, segment: int) -> Window:
+    def window(self, segment: int) -> SendWindow:
         """Of a segment that rows went to, and that was not handed over yet."""
         return self._windows[segment]
 
@@ -138,11 +138,11 @@ class Outbox:
     def add(self, rows: Rows) -> list[Action]:
         """Route and encode rows, and queue their frames."""
         if not rows.flags >> SCHEMA_VERSION_SHIFT and (refusal := self.refusal) is not None:
-            return [Failed(rows.positions, rows.promise, refusal)]
+            return [FrameFailed(rows.positions, rows.promise, refusal)]
         return self._queue(rows)
 
     def opened(self, segment: int, ready: PublishReady) -> list[Action]:
-        """The segment's stream is open. Raises Corrupt: as :meth:`Window.opened`."""
+        """The segment's stream is open. Raises Corrupt: as :meth:`SendWindow.opened`."""
         left = self._windows[segment].opened(ready)
         # Whoever said it first, this window may have held frames that were cut before.
         self._frame_bytes_max = min(self._frame_bytes_max, ready.frame_bytes_max)
@@ -195,7 +195,7 @@ class Outbox:
         for segment, part in by_segment(rows, routes, keyless_slot):
             window = self._windows.get(segment)
             if window is None:
-                window = self._windows[segment] = Window(self._heirs[segment])
+                window = self._windows[segment] = SendWindow(self._heirs[segment])
             for frame in frames_of(
                 part,
                 segment_slots=window.segment.slots,
@@ -205,28 +205,28 @@ class Outbox:
                 frame_bytes=self._frame_bytes,
                 frame_bytes_max=self._frame_bytes_max,
             ):
-                if isinstance(frame, Failed):
+                if isinstance(frame, FrameFailed):
                     actions.append(frame)
                 else:
                     window.add(frame)
             actions.append(Deliver(segment))
         return actions
 
-    def _actions_of(self, left: Iterable[Left]) -> list[Action]:
+    def _actions_of(self, left: Iterable[FrameOutcome]) -> list[Action]:
         """Whatever left a window, with what is to be routed anew in other windows."""
         actions: list[Action] = []
         for each in left:
-            if isinstance(each, Again):
+            if isinstance(each, FrameRerouted):
                 actions += self._again(each.frame)
             else:
                 actions.append(each)
         return actions
 
-    def _again(self, frame: OutFrame) -> list[Action]:
+    def _again(self, frame: OutgoingFrame) -> list[Action]:
         try:
             rows = rows_of_frame(frame, self.schema, self._current_routes().ring)
         except SeaweedMQError as error:
-            return [Failed(frame.positions, frame.promise, error)]  # it is in no window: nobody else would say so
+            return [FrameFailed(frame.positions, frame.promise, error)]  # it is in no window: nobody else would say so
         return self.add(rows)
 
     def _check_later(self, segment: int, heirs: Iterable[Segment]) -> None:

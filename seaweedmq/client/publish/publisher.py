@@ -16,13 +16,13 @@ from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.arguments import Headers
 from seaweedmq.client.publish.buffer import NoRoom, RecordBuffer, Work
-from seaweedmq.client.publish.failures import Failures
-from seaweedmq.client.publish.lane import Lane
+from seaweedmq.client.publish.futures import RecordFuture, TableFuture
 from seaweedmq.client.publish.outbox import Action, Deliver, Outbox, Reopen, SendLimits
-from seaweedmq.client.publish.outgoing import Acked, Failed
+from seaweedmq.client.publish.outgoing_frame import FrameAcked, FrameFailed
 from seaweedmq.client.publish.promise import BatchPromise
-from seaweedmq.client.publish.sent import Sent, SentTable
+from seaweedmq.client.publish.segment_sender import SegmentSender
 from seaweedmq.client.publish.tables import TableJob, as_table, fit, is_plain, schema_to_adopt
+from seaweedmq.client.publish.unreported_errors import UnreportedErrors
 from seaweedmq.client.start import Timestamp
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.errors import Closed, DeadlineExceeded, SeaweedMQError, Unavailable
@@ -63,13 +63,13 @@ class Publisher:
             bytes_max=config.buffer_bytes_max,
         )
         self._view = TopicView(cluster, topic, self._on_description, lambda: self._outbox.segments)
-        self._lanes: dict[int, Lane] = {}
+        self._lanes: dict[int, SegmentSender] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._work = asyncio.Event()
         self._progress = asyncio.Event()
         self._unsettled: dict[Work, None] = {}
         self._flushes: list[tuple[set[Work], asyncio.Future[None]]] = []
-        self._failures = Failures()
+        self._failures = UnreportedErrors()
         self._closing = Closing()
         self._deadline: asyncio.TimerHandle | None = None
         """Set while something waits for its outcome, and sometimes for a while after."""
@@ -114,7 +114,7 @@ class Publisher:
         key: bytes | None = None,
         headers: Headers | None = None,
         timestamp: Timestamp | None = None,
-    ) -> Sent:
+    ) -> RecordFuture:
         """Take a record in, waiting while ``buffer_bytes_max`` is reached, and return the future of its receipt.
 
         Args:
@@ -135,7 +135,7 @@ class Publisher:
 
     async def send_table(
         self, table: pa.Table | pa.RecordBatch, key: str | None = None, timestamp: str | None = None
-    ) -> SentTable:
+    ) -> TableFuture:
         """Publish every row, without touching one in Python, and return the future of a ``TableReceipt``.
 
         The topic's schema decides which columns the table has. A topic without one takes tables of ``_value`` and,
@@ -244,7 +244,7 @@ class Publisher:
             description = await self._cluster.call(f"give {self._topic} a schema", AdoptSchema(self._topic, data, uid))
             self._view.know(description)
         batches, flags = fit(table, self._outbox.schema, key, timestamp)
-        promise = SentTable(sum(b.num_rows for b in batches), get_ident())
+        promise = TableFuture(sum(b.num_rows for b in batches), get_ident())
         job = TableJob(batches, flags, sum(b.nbytes for b in batches), self._cluster.env.wall_us(), promise)
         promise.on_settled = lambda: self.on_settled(job)
         return job
@@ -357,9 +357,9 @@ class Publisher:
         """Do what comes of an event: the only place where rows get their outcome while the publisher works."""
         for action in actions:
             match action:  # without patterns for the fields, which take as long as all the rest
-                case Acked():
+                case FrameAcked():
                     action.promise.acked(action.positions, action.segment, action.base_offset)
-                case Failed():
+                case FrameFailed():
                     action.promise.failed(action.positions, action.error)
                 case Deliver():
                     self._lane(action.segment).wake()
@@ -370,15 +370,15 @@ class Publisher:
                     self.buffer.batch_bytes = action.batch_bytes
         self._progress.set()
 
-    def _lane(self, segment: int) -> Lane:
+    def _lane(self, segment: int) -> SegmentSender:
         lane = self._lanes.get(segment)
         if lane is None:
             window = self._outbox.window(segment)
-            lane = self._lanes[segment] = Lane(self._cluster, self._view, self._outbox, window, self._report)
+            lane = self._lanes[segment] = SegmentSender(self._cluster, self._view, self._outbox, window, self._report)
             self._spawn(self._run_lane(segment, lane), f"lane {segment}")
         return lane
 
-    async def _run_lane(self, segment: int, lane: Lane) -> None:
+    async def _run_lane(self, segment: int, lane: SegmentSender) -> None:
         await lane.run()
         del self._lanes[segment]
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seaweedmq.errors import Unavailable
-from seaweedmq.model.ring import KeyRange, is_partition
+from seaweedmq.model.ring import KeyRange, covers_ring
 from seaweedmq.model.segment import Segment
 
 
@@ -29,7 +29,7 @@ class Routes:
     def __init__(self, ring: KeyRange, stretches: Iterable[tuple[KeyRange, int]]) -> None:
         self.ring = ring
         self._stretches = sorted(_Stretch(slots, segment) for slots, segment in stretches)
-        if not is_partition((s.slots for s in self._stretches), ring):
+        if not covers_ring((s.slots for s in self._stretches), ring):
             raise Unavailable(f"the open segments do not cover the key ring: {self._stretches}; metadata is changing")
         self._edges = np.array([s.slots.lo for s in self._stretches[1:]], dtype=np.uint32)
         self._segments = np.array([s.segment for s in self._stretches], dtype=np.int64)

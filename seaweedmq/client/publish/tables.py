@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seaweedmq.client.publish.futures import TableFuture
 from seaweedmq.client.publish.rows import Rows
-from seaweedmq.client.publish.sent import SentTable
 from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP, SCHEMA_VERSION_SHIFT
 from seaweedmq.codec.payload.batch import (
     PLAIN_SCHEMA,
@@ -38,7 +38,7 @@ class TableJob:
     size_bytes: int
     """Of its columns."""
     timestamp_us: int
-    promise: SentTable
+    promise: TableFuture
 
     def rows(self, rows_bytes: int) -> Iterator[Rows]:
         """Zero-copy cuts of about ``rows_bytes``, in order."""

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from seaweedmq.codec.arrays import array_of
 from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP, SCHEMA_VERSION_SHIFT
-from seaweedmq.codec.moment import EPOCH
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA, TIMESTAMP
 from seaweedmq.codec.python_values import python_values
+from seaweedmq.codec.timestamps import EPOCH
 from seaweedmq.core.member.acks import Offsets, offsets_of
 from seaweedmq.errors import InvalidArgument
 
@@ -54,7 +54,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class FetchedRows:
     """Rows of one frame, as stored: the columns that ``flags`` name, then ``_value`` or the topic's columns."""
 
     origin: Origin
@@ -67,15 +67,15 @@ class Arrived:
     def __len__(self) -> int:
         return int(self.batch.num_rows)
 
-    def cut(self, count: int) -> "tuple[Arrived, Arrived | None]":
+    def cut(self, count: int) -> "tuple[FetchedRows, FetchedRows | None]":
         """The first ``count`` rows and the rest, if there is one."""
         left = len(self) - count
         return (self, None) if left <= 0 else (self.slice(0, count), self.slice(count, left))
 
-    def slice(self, at: int, count: int) -> "Arrived":
+    def slice(self, at: int, count: int) -> "FetchedRows":
         """Rows ``[at, at + count)``, zero-copy."""
         part = self.batch.slice(at, count)
-        return Arrived(self.origin, part, self.flags, self.first_offset + at, self.timestamp)
+        return FetchedRows(self.origin, part, self.flags, self.first_offset + at, self.timestamp)
 
 
 class _Fields(NamedTuple):
@@ -166,7 +166,7 @@ class MessageRun:
     collector, which counts what is made and not dropped, never starts.
     """
 
-    def __init__(self, arrived: Arrived) -> None:
+    def __init__(self, arrived: FetchedRows) -> None:
         self._arrived = arrived
         self._offsets = iter(range(arrived.first_offset, arrived.first_offset + len(arrived)))
         self._messages = map(tuple.__new__, repeat(Message), _fields(arrived, self._offsets))
@@ -179,14 +179,14 @@ class MessageRun:
         """Of those that were not asked for."""
         return length_hint(self._offsets)
 
-    def rest(self) -> Arrived:
+    def rest(self) -> FetchedRows:
         """The rows that were not asked for, which are no messages from here on. Requires that there are some."""
         left = len(self)
         deque(self._offsets, maxlen=0)
         return self._arrived.slice(len(self._arrived) - left, left)
 
 
-def _fields(arrived: Arrived, offsets: Iterator[int]) -> Iterator[tuple[Any, ...]]:
+def _fields(arrived: FetchedRows, offsets: Iterator[int]) -> Iterator[tuple[Any, ...]]:
     """Those of ``_Fields``, of every row. Columns are turned into Python at once."""
     batch, flags = arrived.batch, arrived.flags
     at = 0
@@ -224,7 +224,7 @@ def check_columns(columns: Sequence[str] | None, schema: pa.Schema | None, has_p
             raise InvalidArgument(f"the topic has no column {name!r}: choose from {', '.join(known)}")
 
 
-def record_batch_of(arrived: Arrived, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+def record_batch_of(arrived: FetchedRows, columns: Sequence[str] | None = None) -> pa.RecordBatch:
     """All rows with ``_segment, _offset, _timestamp, _key, _headers`` and ``_value`` or the topic's columns; those of a
     topic with partitions have ``_partition`` behind the segment.
 

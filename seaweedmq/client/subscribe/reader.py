@@ -11,13 +11,13 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from seaweedmq.client.cluster.broker_stream import BrokerStream, broker_stream
 from seaweedmq.client.cluster.cluster import Cluster
-from seaweedmq.client.cluster.conversation import Conversation, conversation
 from seaweedmq.client.retry import retrying
 from seaweedmq.client.subscribe.assembler import FrameAssembler
-from seaweedmq.client.subscribe.credit import Credit
-from seaweedmq.client.subscribe.cursor import Cursor
-from seaweedmq.client.subscribe.messages import Arrived, Origin
+from seaweedmq.client.subscribe.messages import FetchedRows, Origin
+from seaweedmq.client.subscribe.offset_tracker import OffsetTracker
+from seaweedmq.client.subscribe.receive_credit import ReceiveCredit
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.errors import NotFound, OutOfRange, SeaweedMQError, StaleMetadata, Unavailable
@@ -80,8 +80,8 @@ class SegmentReader:
         self._cluster = cluster
         self._topic = topic
         self._origin = Origin(str(topic), segment.id, segment.slots.lo if owner.has_partitions else None)
-        self._cursor = Cursor(segment, start, stop_offset)
-        self._credit = Credit(cluster.config.credit_bytes_min)
+        self._cursor = OffsetTracker(segment, start, stop_offset)
+        self._credit = ReceiveCredit(cluster.config.credit_bytes_min)
         self._arrived: deque[tuple[Frame, range]] = deque()
         """Frames as received, and the offsets that are wanted of each. They stay packed until they are taken: those of
         Kafka's clients may be a hundred times larger unpacked."""
@@ -118,7 +118,7 @@ class SegmentReader:
         """Where delivery ended. Requires ``ended``."""
         return self._cursor.end_offset
 
-    def take(self) -> Arrived | None:
+    def take(self) -> FetchedRows | None:
         """The oldest rows not taken, if there are any."""
         if not self._arrived:
             return None
@@ -132,11 +132,11 @@ class SegmentReader:
             self._arrived.clear()
             return None
 
-    def _decoded(self, frame: Frame, wanted: range) -> Arrived:
+    def _decoded(self, frame: Frame, wanted: range) -> FetchedRows:
         """Raises Corrupt, Unsupported."""
         header = frame.header
         batch = decode_frame(frame, self._owner.schema if header.schema_version else None)
-        arrived = Arrived(self._origin, batch, header.flags, header.base_offset, header.timestamp_min)
+        arrived = FetchedRows(self._origin, batch, header.flags, header.base_offset, header.timestamp_min)
         if len(wanted) < len(arrived):
             arrived = arrived.slice(wanted.start - header.base_offset, len(wanted))
         return arrived
@@ -192,8 +192,8 @@ class SegmentReader:
 
     def _conversation(
         self, address: str, requests: AsyncIterator[SubscribeRequest]
-    ) -> AbstractAsyncContextManager[Conversation[SubscribeReply]]:
-        return conversation(self._cluster, address, lambda api: api.subscribe(requests), str(self.segment))
+    ) -> AbstractAsyncContextManager[BrokerStream[SubscribeReply]]:
+        return broker_stream(self._cluster, address, lambda api: api.subscribe(requests), str(self.segment))
 
     async def _stream(self, address: str, topic_uid: int) -> None:
         """Receive until the end, or until enough was received.

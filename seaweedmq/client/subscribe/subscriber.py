@@ -10,10 +10,10 @@ import pyarrow as pa
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.retry import retrying
-from seaweedmq.client.subscribe.messages import Arrived, Message, MessageRun, check_columns, record_batch_of
+from seaweedmq.client.subscribe.messages import FetchedRows, Message, MessageRun, check_columns, record_batch_of
 from seaweedmq.client.subscribe.options import ReadOptions
 from seaweedmq.client.subscribe.reader import SegmentReader
-from seaweedmq.client.subscribe.reading import MESSAGES_AT_ONCE, TopicReading
+from seaweedmq.client.subscribe.topic_reader import MESSAGES_AT_ONCE, TopicReader
 from seaweedmq.core.lineage.lineage import LineageWalk, before_open, below_offset
 from seaweedmq.errors import Unavailable, fresh
 from seaweedmq.model.description import TopicDescription
@@ -27,7 +27,7 @@ FETCHED_BYTES = 4 * 1024 * 1024
 """About so much of what has arrived is fetched at once: the synchronous face waits for each fetch in another thread."""
 
 
-class Subscriber(TopicReading):
+class Subscriber(TopicReader):
     """Reads one topic. One task takes from it at a time.
 
     Args:
@@ -54,7 +54,7 @@ class Subscriber(TopicReading):
         self._left = options.limit
         self._walk = LineageWalk(())
         self._from_start: set[int] = set()
-        self._rows: deque[Arrived] = deque()
+        self._rows: deque[FetchedRows] = deque()
         """Fetched and not popped."""
         self._messages: MessageRun | None = None
         self._ring_at_first = RING_SLOTS_MAX
@@ -120,12 +120,12 @@ class Subscriber(TopicReading):
         rows = self._messages.rest() if self._messages else self._pop_rows()
         return record_batch_of(rows, self._columns)
 
-    def _pop_rows(self) -> Arrived:
+    def _pop_rows(self) -> FetchedRows:
         if not self._rows:
             raise AssertionError("fetch() comes first")
         return self._rows.popleft()
 
-    async def _take(self) -> Arrived | None:
+    async def _take(self) -> FetchedRows | None:
         try:
             async with asyncio.timeout(self._timeout):
                 arrived = await self._next()
@@ -134,7 +134,7 @@ class Subscriber(TopicReading):
             return None
         return None if arrived is None else self._limited(arrived)
 
-    def _take_at_once(self) -> Arrived | None:
+    def _take_at_once(self) -> FetchedRows | None:
         """What is there already, if the limit is not reached."""
         pulled = None if self._left == 0 or self._ended else self._pull()
         if pulled is None:
@@ -145,7 +145,7 @@ class Subscriber(TopicReading):
             return None
         return self._limited(arrived)
 
-    def _limited(self, arrived: Arrived) -> Arrived:
+    def _limited(self, arrived: FetchedRows) -> FetchedRows:
         if self._left is not None:
             arrived = arrived if len(arrived) <= self._left else arrived.slice(0, self._left)
             self._left -= len(arrived)
@@ -153,7 +153,7 @@ class Subscriber(TopicReading):
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
-    async def _next(self) -> Arrived | None:
+    async def _next(self) -> FetchedRows | None:
         while not self._ended:
             if self._left == 0 or (self._stops is not None and not self._readers and not self._open_due()):
                 self._end()

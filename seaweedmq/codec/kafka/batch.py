@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from xxhash import xxh3_64_intdigest
 
 from seaweedmq.codec.frame import COLUMN_FLAGS, ENCODING_KAFKA, RECORDS_MAX, Frame, FrameHeader, encode_header
+from seaweedmq.codec.kafka.batch_errors import BatchErrorCode, InvalidBatch, RecordError
 from seaweedmq.codec.kafka.columns import (
     UNSOUND,
     US_PER_MS,
@@ -20,8 +21,7 @@ from seaweedmq.codec.kafka.compression import check_readable
 from seaweedmq.codec.kafka.header import HEADER_BYTES, BatchHeader, batch_bytes, check_crc, patched_head, read_header
 from seaweedmq.codec.kafka.header import with_append_time as _with_append_time
 from seaweedmq.codec.kafka.records import HEADERS_OF_RECORD_MAX, find_records
-from seaweedmq.codec.kafka.refusals import BatchRefused, RecordError, Refusal
-from seaweedmq.codec.moment import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
+from seaweedmq.codec.timestamps import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
 from seaweedmq.model.config import KAFKA_UNPACKED_BYTES_MAX
 from seaweedmq.model.frames import Frames
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS
@@ -29,9 +29,9 @@ from seaweedmq.model.ring import HISTOGRAM_BUCKETS
 __all__ = [
     "ALIGNMENT",
     "UNPACKED_BYTES_MAX",
-    "BatchRefused",
+    "BatchErrorCode",
     "CheckedBatch",
-    "Refusal",
+    "InvalidBatch",
     "batch_bytes",
     "check_batch",
     "frame_of_batch",
@@ -96,8 +96,8 @@ def check_batch(
     if header.size_bytes != len(data):
         raise _invalid(f"a batch of {len(data)} bytes says that it has {header.size_bytes}: send one for a partition")
     if bytes_max is not None and len(data) > bytes_max:
-        raise BatchRefused(
-            Refusal.MESSAGE_TOO_LARGE,
+        raise InvalidBatch(
+            BatchErrorCode.MESSAGE_TOO_LARGE,
             f"a batch of {len(data)} bytes: here are taken up to {bytes_max} (max.message.bytes of the topic, and "
             "frame_bytes_max of the brokers): send smaller ones",
         )
@@ -149,10 +149,11 @@ def _check_header(header: BatchHeader, has_append_time: bool) -> None:
     if header.is_control:
         raise _invalid("a batch says that it is a control batch: brokers alone write those")
     if header.is_transactional:
-        raise BatchRefused(Refusal.INVALID_TXN_STATE, "a batch of a transaction, of which none is open")
+        raise InvalidBatch(BatchErrorCode.INVALID_TXN_STATE, "a batch of a transaction, of which none is open")
     if header.has_append_time and not has_append_time:
-        raise BatchRefused(
-            Refusal.INVALID_TIMESTAMP, "a batch says that its time is the broker's: send the time of its creation"
+        raise InvalidBatch(
+            BatchErrorCode.INVALID_TIMESTAMP,
+            "a batch says that its time is the broker's: send the time of its creation",
         )
     if not 1 <= header.record_count <= RECORDS_MAX or header.last_offset_delta != header.record_count - 1:
         raise _invalid(
@@ -194,8 +195,10 @@ def _refuse_records(header: BatchHeader, unpacked: memoryview, compacted: bool, 
         return
     refusals = {refusal for refusal, _ in found}
     records = [error for _, error in found]
-    raise BatchRefused(
-        Refusal.INVALID_TIMESTAMP if Refusal.INVALID_TIMESTAMP in refusals else Refusal.INVALID_RECORD,
+    raise InvalidBatch(
+        BatchErrorCode.INVALID_TIMESTAMP
+        if BatchErrorCode.INVALID_TIMESTAMP in refusals
+        else BatchErrorCode.INVALID_RECORD,
         f"{len(records)} of {header.record_count} records of a batch are at fault, the first with number "
         f"{records[0].number}: {records[0].text}",
         records,
@@ -204,16 +207,16 @@ def _refuse_records(header: BatchHeader, unpacked: memoryview, compacted: bool, 
 
 def _record_errors(
     header: BatchHeader, unpacked: memoryview, compacted: bool, times_ms: tuple[int, int]
-) -> Iterator[tuple[Refusal, RecordError]]:
+) -> Iterator[tuple[BatchErrorCode, RecordError]]:
     number = 0
     for block in find_records(unpacked, header.record_count):
         for key_length, delta in zip(block.key_length.tolist(), block.timestamp_delta.tolist(), strict=True):
             time_ms = header.max_timestamp_ms if header.has_append_time else header.first_timestamp_ms + delta
             if compacted and key_length < 0:
                 text = "it has no key, and the topic keeps the last record of each key: give it one"
-                yield Refusal.INVALID_RECORD, RecordError(number, text)
+                yield BatchErrorCode.INVALID_RECORD, RecordError(number, text)
             elif time_ms != _NO_TIMESTAMP and not times_ms[0] <= time_ms <= times_ms[1]:
-                yield Refusal.INVALID_TIMESTAMP, RecordError(number, _bad_time(time_ms, times_ms))
+                yield BatchErrorCode.INVALID_TIMESTAMP, RecordError(number, _bad_time(time_ms, times_ms))
             number += 1
 
 
@@ -224,5 +227,5 @@ def _bad_time(time_ms: int, times_ms: tuple[int, int]) -> str:
     )
 
 
-def _invalid(text: str) -> BatchRefused:
-    return BatchRefused(Refusal.INVALID_RECORD, text)
+def _invalid(text: str) -> InvalidBatch:
+    return InvalidBatch(BatchErrorCode.INVALID_RECORD, text)

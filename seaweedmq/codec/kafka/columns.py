@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from seaweedmq.codec.arrays import array_of
+from seaweedmq.codec.kafka.batch_errors import BatchErrorCode, InvalidBatch
 from seaweedmq.codec.kafka.compression import unpack
 from seaweedmq.codec.kafka.header import HEADER_BYTES, BatchHeader, read_header
 from seaweedmq.codec.kafka.records import Records, find_records, joined
-from seaweedmq.codec.kafka.refusals import BatchRefused, Refusal
 from seaweedmq.codec.kafka.varints import Longs
 from seaweedmq.model.frames import Frames
 
@@ -54,7 +54,7 @@ def timestamps_between(header: BatchHeader, delta_min: int, delta_max: int) -> t
         return header.max_timestamp_ms, header.max_timestamp_ms
     reach = max(abs(delta_min), abs(delta_max), abs(header.first_timestamp_ms))
     if reach > _DELTA_MAX_MS:
-        raise BatchRefused(Refusal.INVALID_TIMESTAMP, f"timestamps of a batch are up to {reach} ms apart")
+        raise InvalidBatch(BatchErrorCode.INVALID_TIMESTAMP, f"timestamps of a batch are up to {reach} ms apart")
     return header.first_timestamp_ms + delta_min, header.first_timestamp_ms + delta_max
 
 
@@ -79,10 +79,10 @@ def columns_of(data: Frames, *, unpacked_bytes_max: int) -> Columns:
         raise not_sound(error) from error
 
 
-def not_sound(error: Exception) -> BatchRefused:
+def not_sound(error: Exception) -> InvalidBatch:
     """What is said of records that can not be read."""
     why = "they end in the middle of one" if isinstance(error, IndexError) else error
-    return BatchRefused(Refusal.INVALID_RECORD, f"the records of a batch are not sound: {why}")
+    return InvalidBatch(BatchErrorCode.INVALID_RECORD, f"the records of a batch are not sound: {why}")
 
 
 def _cut(buffer: pa.Buffer, at: Longs, length: Longs) -> pa.Array:

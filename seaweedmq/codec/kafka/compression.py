@@ -10,8 +10,8 @@ from typing import Any, Final
 import cramjam
 import numpy as np
 
+from seaweedmq.codec.kafka.batch_errors import BatchErrorCode, InvalidBatch
 from seaweedmq.codec.kafka.lz4_frame import check_frame
-from seaweedmq.codec.kafka.refusals import BatchRefused, Refusal
 from seaweedmq.model.frames import Frames
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
@@ -30,8 +30,8 @@ def unpack(compression: int, data: Frames, bytes_max: int) -> memoryview:
         BatchRefused: an unknown codec, damaged data, or more than ``bytes_max`` bytes.
     """
     if compression >= len(NAMES):
-        raise BatchRefused(
-            Refusal.UNSUPPORTED_COMPRESSION_TYPE,
+        raise InvalidBatch(
+            BatchErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"a batch is compressed by codec {compression}, which is not known here: use one of {', '.join(NAMES)}",
         )
     try:
@@ -41,8 +41,8 @@ def unpack(compression: int, data: Frames, bytes_max: int) -> memoryview:
             return _unpack_snappy(memoryview(data), bytes_max)
         return _unpack_whole(_MODULES[compression], memoryview(data), bytes_max)
     except (cramjam.DecompressionError, ValueError, struct.error) as error:
-        raise BatchRefused(
-            Refusal.INVALID_RECORD,
+        raise InvalidBatch(
+            BatchErrorCode.INVALID_RECORD,
             f"{len(data)} bytes of a batch are not sound {NAMES[compression]} of at most {bytes_max} bytes of records: "
             f"{error}",
         ) from error
@@ -58,8 +58,9 @@ def check_readable(compression: int, data: Frames) -> None:
         try:
             check_frame(memoryview(data))
         except ValueError as error:
-            raise BatchRefused(
-                Refusal.INVALID_RECORD, f"{len(data)} bytes of a batch are not lz4 that every client can read: {error}"
+            raise InvalidBatch(
+                BatchErrorCode.INVALID_RECORD,
+                f"{len(data)} bytes of a batch are not lz4 that every client can read: {error}",
             ) from error
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import google_crc32c
 
-from seaweedmq.codec.kafka.refusals import BatchRefused, Refusal
+from seaweedmq.codec.kafka.batch_errors import BatchErrorCode, InvalidBatch
 from seaweedmq.model.frames import Frames
 
 HEADER_BYTES: Final = 61
@@ -91,13 +91,13 @@ def read_header(data: Frames) -> BatchHeader:
         BatchRefused: too few bytes, or another format.
     """
     if len(data) < HEADER_BYTES:
-        raise BatchRefused(
-            Refusal.INVALID_RECORD, f"{len(data)} bytes are no record batch: its header alone has {HEADER_BYTES}"
+        raise InvalidBatch(
+            BatchErrorCode.INVALID_RECORD, f"{len(data)} bytes are no record batch: its header alone has {HEADER_BYTES}"
         )
     header = BatchHeader._make(_HEADER.unpack_from(data))
     if header.magic != MAGIC:
-        raise BatchRefused(
-            Refusal.INVALID_RECORD if 0 <= header.magic < MAGIC else Refusal.CORRUPT_MESSAGE,
+        raise InvalidBatch(
+            BatchErrorCode.INVALID_RECORD if 0 <= header.magic < MAGIC else BatchErrorCode.CORRUPT_MESSAGE,
             f"a batch of message format {header.magic}: send format {MAGIC}, as clients do since Kafka 0.11",
         )
     return header
@@ -107,8 +107,8 @@ def check_crc(header: BatchHeader, data: Frames) -> None:
     """Raise BatchRefused unless the batch is the one that was sent. ``data``: exactly the batch."""
     found = _crc_of(data)
     if found != header.crc:
-        raise BatchRefused(
-            Refusal.CORRUPT_MESSAGE,
+        raise InvalidBatch(
+            BatchErrorCode.CORRUPT_MESSAGE,
             f"the CRC of a batch is {found:08x} and should be {header.crc:08x}: it was damaged, send it again",
         )
 

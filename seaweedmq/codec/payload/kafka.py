@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from seaweedmq.codec.arrays import array_of
 from seaweedmq.codec.frame import COLUMN_FLAGS, Frame, FrameHeader
-from seaweedmq.codec.kafka.batch import UNPACKED_BYTES_MAX, BatchRefused, check_batch, padded
+from seaweedmq.codec.kafka.batch import UNPACKED_BYTES_MAX, InvalidBatch, check_batch, padded
 from seaweedmq.codec.kafka.columns import columns_of
 from seaweedmq.codec.kafka.header import read_header
 from seaweedmq.codec.payload import arrow
@@ -39,7 +39,7 @@ def decode(frame: Frame, topic_schema: pa.Schema | None) -> pa.RecordBatch:
     try:
         size = read_header(frame.payload).size_bytes
         columns = columns_of(frame.payload[:size], unpacked_bytes_max=UNPACKED_BYTES_MAX)
-    except BatchRefused as error:
+    except InvalidBatch as error:
         raise Corrupt(f"frame at offset {frame.header.base_offset}: unreadable payload ({error})") from error
     return pa.RecordBatch.from_arrays(
         [columns.key, array_of(columns.timestamp_us, TIMESTAMP), columns.headers, columns.value], schema=PLAIN_SCHEMA

@@ -7,7 +7,7 @@ between the short and the long averages. Whoever calls it may be a leader that w
 from seaweedmq.core.balance.actions import Action, Hold, Merge, Move, Split
 from seaweedmq.core.balance.input import BalancerSettings, ClusterColumns, Loads
 from seaweedmq.core.balance.merging import plan_merges
-from seaweedmq.core.balance.moving import Evening
+from seaweedmq.core.balance.moving import MovePlanner
 from seaweedmq.core.balance.plan import Plan, healthy
 from seaweedmq.core.balance.splitting import plan_splits, pressure_of
 
@@ -32,6 +32,6 @@ def decide(
     known = loads.reported[cluster.primary] & (cluster.primary >= 0)
     held = plan_splits(plan, well & known, pressure_of(cluster, loads))
     if well.all() and not plan.thin.any() and bool(loads.reported[cluster.usable].all()):
-        Evening(plan, well).plan_moves()
+        MovePlanner(plan, well).plan_moves()
         plan_merges(plan, well)
     return [*plan.actions, *held]

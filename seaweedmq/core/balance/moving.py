@@ -40,7 +40,7 @@ class _Relief:
     replicas: tuple[int, ...]
 
 
-class Evening:
+class MovePlanner:
     """The moves for balance of one decision."""
 
     def __init__(self, plan: Plan, healthy: Bools) -> None:

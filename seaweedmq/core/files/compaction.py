@@ -42,7 +42,7 @@ def granular(target_bytes: int, retention_bytes: int | None) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Merge:
+class TableMerge:
     """Tables of a segment that become one, of offsets ``[base_offset, end_offset)``."""
 
     tables: tuple[SegmentFile, ...]
@@ -93,7 +93,7 @@ def is_better(one: SegmentFile, other: SegmentFile) -> bool:
     return (_end(one), one.modified_us, -one.base_offset) > (_end(other), other.modified_us, -other.base_offset)
 
 
-def doubled(files: Iterable[SegmentFile], low_watermark: int = 0) -> list[SegmentFile]:
+def superseded(files: Iterable[SegmentFile], low_watermark: int = 0) -> list[SegmentFile]:
     """Tables of one segment all of whose records another one has: what a merge replaced and did not come to remove, or
     what converters made that did not see each other. Records below the low watermark do not count, except in tables
     that have no others."""
@@ -124,18 +124,18 @@ def containing(table: SegmentFile, files: Iterable[SegmentFile]) -> SegmentFile 
     return None
 
 
-def partly_deleted(files: Iterable[SegmentFile], low_watermark: int) -> Merge | None:
+def partly_deleted(files: Iterable[SegmentFile], low_watermark: int) -> TableMerge | None:
     """Return the rewrite of the table that has records on both sides of a segment's low watermark; None: there is none.
 
     Tables that overlap others are left to those that merge them.
     """
     tables = _tables(files)
-    gone = {table.path for table in doubled(tables, low_watermark)}
+    gone = {table.path for table in superseded(tables, low_watermark)}
     reaching = [t for t in tables if t.path not in gone and low_watermark < _end(t)]
     for table in reaching:
         if table.base_offset < low_watermark:
             is_alone = all(t is table or _end(table) <= t.base_offset for t in reaching)
-            return Merge(tables=(table,), low_watermark=low_watermark) if is_alone else None
+            return TableMerge(tables=(table,), low_watermark=low_watermark) if is_alone else None
     return None
 
 
@@ -146,7 +146,7 @@ def has_log_below(files: Iterable[SegmentFile], offset: int) -> bool:
 
 def merges(
     files: Iterable[SegmentFile], target_bytes: int, kind_of: Callable[[SegmentFile], object] = lambda table: None
-) -> list[Merge]:
+) -> list[TableMerge]:
     """What to merge of one segment's files for tables of about ``target_bytes``, in order of offsets.
 
     A stretch of small tables becomes as few tables as it takes, all of about the same size, so that they can be made
@@ -155,14 +155,14 @@ def merges(
     Args:
         kind_of: tables of different kinds are not merged, and those of kind NotImplemented are left alone.
     """
-    found: list[Merge] = []
+    found: list[TableMerge] = []
     for run in _runs(files, target_bytes / 2, kind_of):
         parts = max(math.ceil(_size(run) / target_bytes), math.ceil(len(run) / MERGE_TABLES_MAX))
-        found += [Merge(tables=tuple(part)) for part in _even(run, parts) if len(part) > 1]
+        found += [TableMerge(tables=tuple(part)) for part in _even(run, parts) if len(part) > 1]
     return found
 
 
-def due_merge(files: Iterable[SegmentFile], target_bytes: int = AUTO_TARGET_BYTES) -> Merge | None:
+def due_merge(files: Iterable[SegmentFile], target_bytes: int = AUTO_TARGET_BYTES) -> TableMerge | None:
     """The merge of one segment's tables that a broker makes on the side; None: there are too few small ones.
 
     None of the merged tables is larger than all others together. So whenever a record is written again, its table at
@@ -172,10 +172,10 @@ def due_merge(files: Iterable[SegmentFile], target_bytes: int = AUTO_TARGET_BYTE
         for first in range(min(len(run), AUTO_TABLES_MAX)):
             taken = _worth(run, first, target_bytes)
             if len(taken) >= AUTO_TABLES_MIN:
-                return Merge(tables=tuple(taken))
+                return TableMerge(tables=tuple(taken))
         if len(run) >= AUTO_TABLES_MAX:
             taken = [t for t, sum_bytes in zip(run, _sums(run), strict=True) if sum_bytes <= target_bytes]
-            return Merge(tables=tuple(taken[:AUTO_TABLES_MAX]))
+            return TableMerge(tables=tuple(taken[:AUTO_TABLES_MAX]))
     return None
 
 
@@ -198,7 +198,7 @@ def _runs(
     """Small tables that follow one another without gap, of one kind. What another table has is left out: in whole,
     since it is going to be removed, and in part, since a table made of it would overlap that one as well."""
     tables = _tables(files)
-    gone = {table.path for table in doubled(tables)}
+    gone = {table.path for table in superseded(tables)}
     ordered = sorted((t for t in tables if t.path not in gone), key=lambda t: t.base_offset)
     if len({t.segment for t in ordered}) > 1:
         raise AssertionError("tables of one segment at a time")

@@ -8,7 +8,7 @@ from seaweedmq.model.files import FileKind, SegmentFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class CoverPiece:
     """Offsets ``[start, end)`` and the table that holds them; None: no table does."""
 
     start: int
@@ -30,22 +30,22 @@ def file_at(files: Iterable[SegmentFile], position: int, passed: Collection[str]
     return log or max(tables, key=_end, default=None)
 
 
-def cover(files: Sequence[SegmentFile], start: int, end: int) -> tuple[Piece, ...]:
+def cover(files: Sequence[SegmentFile], start: int, end: int) -> tuple[CoverPiece, ...]:
     """Cut ``[start, end)`` into what tables hold and what they do not, in order, without gap or overlap.
 
     Of two tables at one position the one that reaches further is taken.
     """
     tables = [f for f in files if f.kind is FileKind.TABLE]
-    pieces: list[Piece] = []
+    pieces: list[CoverPiece] = []
     position = start
     while position < end:
         here = [t for t in tables if t.base_offset <= position < _end(t)]
         if here:
             table = max(here, key=_end)
-            pieces.append(Piece(start=position, end=min(_end(table), end), table=table))
+            pieces.append(CoverPiece(start=position, end=min(_end(table), end), table=table))
         else:
             until = min((t.base_offset for t in tables if position < t.base_offset < end), default=end)
-            pieces.append(Piece(start=position, end=until, table=None))
+            pieces.append(CoverPiece(start=position, end=until, table=None))
         position = pieces[-1].end
     return tuple(pieces)
 

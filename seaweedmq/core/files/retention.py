@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, takewhile
 from typing import NamedTuple
 
-from seaweedmq.core.files.compaction import doubled
+from seaweedmq.core.files.compaction import superseded
 from seaweedmq.core.files.cover import covered_since
 from seaweedmq.model.config import US_PER_S, BrokerConfig
 from seaweedmq.model.files import FileKind, SegmentFile
@@ -159,7 +159,7 @@ def expired_files(segments: Sequence[Listed], policy: RetentionPolicy, now_us: i
         segments: all that the topic has files of.
         now_us: by the clock that dated the files.
     """
-    twice = {table.path: table for segment in segments for table in doubled(segment.files, segment.low_watermark)}
+    twice = {table.path: table for segment in segments for table in superseded(segment.files, segment.low_watermark)}
     """Neither their age nor their size plays a part: others have their records. They go first."""
     staying = [table for table in twice.values() if table.modified_us + policy.log_grace_us > now_us]
     segments = [_dated(segment, now_us) for segment in segments]

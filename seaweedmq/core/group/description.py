@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from seaweedmq.core.group.progress import Progress
+from seaweedmq.core.group.group_progress import GroupProgress
 from seaweedmq.model.group_record import GroupRecord
 from seaweedmq.model.groups import GroupMember, GroupTopic, SegmentLag
 from seaweedmq.model.topic import TopicName
@@ -11,7 +11,7 @@ from seaweedmq.model.topic import TopicName
 def describe(
     topic: TopicName,
     record: GroupRecord,
-    progress: Progress,
+    progress: GroupProgress,
     connected: Collection[str],
     high_watermarks: Mapping[int, int],
 ) -> GroupTopic:
@@ -36,7 +36,7 @@ def describe(
     )
 
 
-def _lag(segment: int, record: GroupRecord, progress: Progress, high_watermarks: Mapping[int, int]) -> SegmentLag:
+def _lag(segment: int, record: GroupRecord, progress: GroupProgress, high_watermarks: Mapping[int, int]) -> SegmentLag:
     owner = record.owners.get(segment)
     committed = progress.committed.get(segment)
     end = max(progress.end(segment), high_watermarks.get(segment, 0))

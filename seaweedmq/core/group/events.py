@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.model.group_record import Committed, GroupRecord
+from seaweedmq.model.group_record import CommittedOffset, GroupRecord
 from seaweedmq.model.groups import GroupCommit, GroupReply
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.subscribe import Start
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class GroupLimits:
     """See ``BrokerConfig``."""
 
     session_timeout_s: float
@@ -58,14 +58,14 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Broke:
+class StreamLost:
     """A stream ended without a word."""
 
     stream: int
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class MemberLeft:
     """The member said that it leaves."""
 
     stream: int
@@ -104,7 +104,7 @@ class Learned:
 
 
 @dataclass(frozen=True, slots=True)
-class TimePassed:
+class Tick:
     """``wake_at`` has come."""
 
 
@@ -126,7 +126,7 @@ class Deleted:
     error: SeaweedMQError
 
 
-Event: TypeAlias = Opened | Broke | Left | Released | Committing | Changed | Learned | TimePassed | Reset | Deleted
+Event: TypeAlias = Opened | StreamLost | MemberLeft | Released | Committing | Changed | Learned | Tick | Reset | Deleted
 
 # --- what comes out -------------------------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class Outcome:
 
     record: GroupRecord | None = None
     """To be written; None: it did not change."""
-    committed: Mapping[int, Committed | None] = field(default_factory=dict)
+    committed: Mapping[int, CommittedOffset | None] = field(default_factory=dict)
     """Segment -> what to write, or None to delete it."""
     replies: tuple[Reply | Goodbye, ...] = ()
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from seaweedmq.core.group.events import Outcome
 from seaweedmq.errors import ResourceExhausted
-from seaweedmq.model.group_record import Committed, GroupRecord
+from seaweedmq.model.group_record import CommittedOffset, GroupRecord
 from seaweedmq.model.groups import GroupCommit
 
 GROUP_BYTES = 16 * 1024
@@ -28,7 +28,7 @@ def record_bytes(record: GroupRecord) -> int:
     return RECORD_BYTES + len(record.members) * MEMBER_BYTES + len(record.owners) * OWNER_BYTES
 
 
-def committed_bytes(committed: Committed) -> int:
+def committed_bytes(committed: CommittedOffset) -> int:
     """Return what the committed offset of a segment costs."""
     return COMMITTED_BYTES + len(committed.deliveries) * DELIVERY_BYTES
 
@@ -61,7 +61,7 @@ class GroupMemory:
 class GroupSize:
     """Bytes of one group that is served. Invariant: they are counted in ``memory`` from the start to ``close``."""
 
-    def __init__(self, memory: GroupMemory, record: GroupRecord, committed: Mapping[int, Committed]) -> None:
+    def __init__(self, memory: GroupMemory, record: GroupRecord, committed: Mapping[int, CommittedOffset]) -> None:
         self._memory = memory
         self._record_bytes = record_bytes(record)
         self._committed_bytes = {segment: committed_bytes(one) for segment, one in committed.items()}

@@ -16,7 +16,7 @@ Partition: TypeAlias = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class CoordinatorLimits:
     """Of a coordinator."""
 
     session_timeout_ms_min: int = 6_000
@@ -132,7 +132,7 @@ class OffsetToCommit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class CommitOffsets:
     """OffsetCommit, of partitions that exist."""
 
     token: int
@@ -157,7 +157,7 @@ class DeleteOffsets:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteGroup:
+class RemoveGroup:
     """DeleteGroups, one of them."""
 
     token: int
@@ -173,7 +173,7 @@ class TopicsDeleted:
 
 
 @dataclass(frozen=True, slots=True)
-class TimePassed:
+class Tick:
     """``GroupShard.wake_at`` has come."""
 
 
@@ -199,7 +199,7 @@ class TimerFired:
 GroupEvent: TypeAlias = Join | Sync | Heartbeat | Leave | TimerFired
 """What one group takes."""
 ShardEvent: TypeAlias = (
-    Join | Sync | Heartbeat | Leave | Commit | DeleteOffsets | DeleteGroup | TopicsDeleted | TimePassed
+    Join | Sync | Heartbeat | Leave | CommitOffsets | DeleteOffsets | RemoveGroup | TopicsDeleted | Tick
 )
 """What a shard takes."""
 
@@ -207,7 +207,7 @@ ShardEvent: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupMember:
+class SubscribedMember:
     """A member, to the leader."""
 
     id: str
@@ -227,7 +227,7 @@ class JoinReply:
     protocol: str | None = None
     leader: str = ""
     skip_assignment: bool = False
-    members: tuple[GroupMember, ...] = ()
+    members: tuple[SubscribedMember, ...] = ()
     """Everybody, to the leader; nobody, to the others."""
 
 

@@ -22,7 +22,8 @@ in a generation is what that leader gave.
 """
 
 from seaweedmq.core.kafka.classic_events import (
-    Commit,
+    CommitOffsets,
+    CoordinatorLimits,
     GroupEvent,
     GroupOutcome,
     Heartbeat,
@@ -31,15 +32,22 @@ from seaweedmq.core.kafka.classic_events import (
     Leave,
     LeaveReply,
     Leaving,
-    Limits,
     Sync,
     SyncReply,
     Timer,
     TimerFired,
 )
-from seaweedmq.core.kafka.classic_joins import Joins
 from seaweedmq.core.kafka.classic_members import Member, protocols_bytes
-from seaweedmq.core.kafka.classic_round import COMPLETING, CONSUMER, DEAD, EMPTY, PREPARING, STABLE, Round
+from seaweedmq.core.kafka.classic_rebalance import (
+    COMPLETING,
+    CONSUMER,
+    DEAD,
+    EMPTY,
+    PREPARING,
+    STABLE,
+    ClassicRebalance,
+)
+from seaweedmq.core.kafka.join_handler import JoinHandler
 from seaweedmq.model.kafka_groups import (
     DescribedGroup,
     DescribedMember,
@@ -53,11 +61,11 @@ from seaweedmq.model.kafka_groups import (
 class ClassicGroup:
     """One group. ``value``: what was written of it last, if it is taken over."""
 
-    def __init__(self, name: str, limits: Limits, now: float, value: GroupValue | None = None) -> None:
+    def __init__(self, name: str, limits: CoordinatorLimits, now: float, value: GroupValue | None = None) -> None:
         self.name = name
-        self._round = Round(limits, now, value)
+        self._round = ClassicRebalance(limits, now, value)
         self._members = self._round.members
-        self._joins = Joins(self._round)
+        self._joins = JoinHandler(self._round)
 
     @property
     def state(self) -> GroupState:
@@ -229,7 +237,7 @@ class ClassicGroup:
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
-    def commit_error(self, commit: Commit) -> GroupError:
+    def commit_error(self, commit: CommitOffsets) -> GroupError:
         """Whether it may commit: a member in its generation, or anybody while the group is empty."""
         if self.state is DEAD:
             return GroupError.COORDINATOR_NOT_AVAILABLE

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from seaweedmq.core.kafka.classic_events import GroupMember, Join
+from seaweedmq.core.kafka.classic_events import Join, SubscribedMember
 from seaweedmq.model.kafka_groups import GroupError, MemberValue
 
 Protocols = tuple[tuple[str, bytes], ...]
@@ -237,10 +237,11 @@ class Members:
 
     # --- what is told and kept ----------------------------------------------------------------------------------------
 
-    def to_leader(self, protocol: str | None) -> tuple[GroupMember, ...]:
+    def to_leader(self, protocol: str | None) -> tuple[SubscribedMember, ...]:
         """Everybody, with what they said of the protocol."""
         return tuple(
-            GroupMember(id=member.id, instance=member.instance, metadata=member.metadata(protocol)) for member in self
+            SubscribedMember(id=member.id, instance=member.instance, metadata=member.metadata(protocol))
+            for member in self
         )
 
     def values(self, protocol: str | None) -> tuple[MemberValue, ...]:

@@ -25,7 +25,7 @@ PartitionKey: TypeAlias = tuple[str | bytes, int]
 """Topic, by name or id as the consumer names it, and partition."""
 
 
-class Wanted(NamedTuple):
+class RequestedPartition(NamedTuple):
     """What a consumer wants of one partition."""
 
     offset: int
@@ -34,7 +34,7 @@ class Wanted(NamedTuple):
     """-1: it does not say."""
 
 
-class Told(NamedTuple):
+class SentPartition(NamedTuple):
     """What a consumer was told of one partition besides records."""
 
     high_watermark: int
@@ -64,15 +64,17 @@ class _Session:
     used_at: float
     by_id: bool
     """How its requests name topics."""
-    partitions: "OrderedDict[PartitionKey, Wanted]"
+    partitions: "OrderedDict[PartitionKey, RequestedPartition]"
     """In the order in which they get their share: who got records goes to the end."""
-    told: dict[PartitionKey, Told]
+    told: dict[PartitionKey, SentPartition]
 
 
 class Exchange:
     """One request and its reply."""
 
-    def __init__(self, partitions: Mapping[PartitionKey, Wanted], session: _Session | None, *, is_full: bool) -> None:
+    def __init__(
+        self, partitions: Mapping[PartitionKey, RequestedPartition], session: _Session | None, *, is_full: bool
+    ) -> None:
         self.partitions = partitions
         """All that is wanted, in the order of service."""
         self._session = session
@@ -83,7 +85,7 @@ class Exchange:
         """Of the reply."""
         return NO_SESSION if self._session is None else self._session.id
 
-    def settle(self, key: PartitionKey, told: Told, *, has_records: bool, has_error: bool) -> bool:
+    def settle(self, key: PartitionKey, told: SentPartition, *, has_records: bool, has_error: bool) -> bool:
         """Whether the reply has to name the partition. What it names counts as told."""
         session = self._session
         if session is None:
@@ -117,7 +119,7 @@ class FetchSessions:
         self,
         session_id: int,
         epoch: int,
-        wanted: Mapping[PartitionKey, Wanted],
+        wanted: Mapping[PartitionKey, RequestedPartition],
         forgotten: Iterable[PartitionKey],
         now: float,
         *,
@@ -157,7 +159,7 @@ class FetchSessions:
             raise SessionRefused(SessionProblem.UNKNOWN)
         return Exchange(OrderedDict(session.partitions), session, is_full=False)
 
-    def _open(self, wanted: Mapping[PartitionKey, Wanted], now: float, by_id: bool) -> _Session | None:
+    def _open(self, wanted: Mapping[PartitionKey, RequestedPartition], now: float, by_id: bool) -> _Session | None:
         if len(self._sessions) >= self._limit:
             oldest = next(iter(self._sessions.values()))
             if now - oldest.used_at < UNUSED_S:

@@ -7,7 +7,7 @@ The shell (``kafka.shard``) loads what the partition holds, begins, and then han
 | ``load(record)`` | every record of the partition in order, tombstones too; later ones replace earlier ones |
 | ``begin(now, at_ms)`` | everything is loaded: sessions begin |
 | ``handle(event, now, at_ms)`` | append ``records``, say ``replies`` when all of it is committed |
-| ``wake_at`` | when ``TimePassed`` is to be handled next |
+| ``wake_at`` | when ``Tick`` is to be handled next |
 | ``snapshot()`` | the records that give the same state again, to be appended from time to time |
 
 The state is ahead of what is committed. If an append fails, all of it is to be dropped: the next coordinator loads what
@@ -23,9 +23,9 @@ from collections.abc import Collection, Iterator, Mapping
 
 from seaweedmq.core.clock_doubt import WallWatch, doubt_s
 from seaweedmq.core.kafka.classic_events import (
-    Commit,
+    CommitOffsets,
     CommitReply,
-    DeleteGroup,
+    CoordinatorLimits,
     DeleteGroupReply,
     DeleteOffsets,
     DeleteOffsetsReply,
@@ -33,20 +33,20 @@ from seaweedmq.core.kafka.classic_events import (
     Heartbeat,
     Join,
     Leave,
-    Limits,
     Partition,
+    RemoveGroup,
     Reply,
     ShardEvent,
     ShardOutcome,
     Sync,
-    TimePassed,
+    Tick,
     TimerFired,
     TopicsDeleted,
 )
 from seaweedmq.core.kafka.classic_group import ClassicGroup
-from seaweedmq.core.kafka.committed import Committed, deletion_error
+from seaweedmq.core.kafka.committed_offsets import CommittedOffsets, deletion_error
 from seaweedmq.core.kafka.deadlines import Deadlines
-from seaweedmq.core.kafka.refusals import growth_bytes, refusal
+from seaweedmq.core.kafka.error_replies import group_error_reply, growth_bytes
 from seaweedmq.core.kafka.state_memory import StateMemory
 from seaweedmq.model.kafka_groups import (
     DescribedGroup,
@@ -71,7 +71,7 @@ class _Entry:
 
     def __init__(self, group: ClassicGroup) -> None:
         self.group = group
-        self.committed = Committed(group.name)
+        self.committed = CommittedOffsets(group.name)
         self.counted_bytes = 0
         """What the shard counts for it."""
 
@@ -98,7 +98,7 @@ def _empty_bytes(group: str) -> int:
 class GroupShard:
     """``now`` is in seconds on a steady clock, ``at_ms`` the wall clock."""
 
-    def __init__(self, limits: Limits, memory: StateMemory) -> None:
+    def __init__(self, limits: CoordinatorLimits, memory: StateMemory) -> None:
         """``memory``: of all shards of the broker."""
         self._limits = limits
         self._memory = memory
@@ -118,7 +118,7 @@ class GroupShard:
 
     @property
     def wake_at(self) -> float | None:
-        """When ``TimePassed`` is to be handled; None: there is nothing to wait for."""
+        """When ``Tick`` is to be handled; None: there is nothing to wait for."""
         first_at, check_at = self._deadlines.first_at, self._check_at
         if first_at is None or check_at is None:
             return check_at if first_at is None else first_at
@@ -182,17 +182,17 @@ class GroupShard:
         match event:
             case Join() | Sync() | Heartbeat() | Leave():
                 self._member_speaks(event, now, at_ms)
-            case Commit():
+            case CommitOffsets():
                 self._replies.append(CommitReply(event.token, self._commit(event, now, at_ms)))
             case DeleteOffsets():
                 self._delete_offsets(event)
-            case DeleteGroup(token, group):
+            case RemoveGroup(token, group):
                 self._replies.append(DeleteGroupReply(token, self._delete_group(group)))
             case TopicsDeleted(topics):
                 for entry in list(self._entries.values()):
                     self._records += entry.committed.drop_topics(topics)
                     self._settle(entry)
-            case TimePassed():
+            case Tick():
                 self._pass_time(now, at_ms)
         records, replies = tuple(self._records), tuple(self._replies)
         self._records, self._replies = [], []
@@ -203,7 +203,7 @@ class GroupShard:
     def _member_speaks(self, event: Join | Sync | Heartbeat | Leave, now: float, at_ms: int) -> None:
         error = self._group_error(event)
         if error is not GroupError.NONE:
-            self._replies.append(refusal(event, error))
+            self._replies.append(group_error_reply(event, error))
             return
         entry = self._entry(event.group)
         self._take(entry, entry.group.handle(event, now, at_ms))
@@ -218,7 +218,7 @@ class GroupShard:
         more_bytes = growth_bytes(event, entry.group if entry is not None else None)
         return GroupError.NONE if self._has_room(event.group, more_bytes) else GroupError.POLICY_VIOLATION
 
-    def _commit(self, commit: Commit, now: float, at_ms: int) -> tuple[GroupError, ...]:
+    def _commit(self, commit: CommitOffsets, now: float, at_ms: int) -> tuple[GroupError, ...]:
         error = self._commit_error(commit)
         if error is not GroupError.NONE:
             return (error,) * len(commit.offsets)
@@ -232,7 +232,7 @@ class GroupShard:
         self._settle(entry)
         return errors
 
-    def _commit_error(self, commit: Commit) -> GroupError:
+    def _commit_error(self, commit: CommitOffsets) -> GroupError:
         if self._is_too_long(commit.group):
             return GroupError.INVALID_GROUP_ID
         entry = self._entries.get(commit.group)

@@ -27,7 +27,7 @@ SERIAL_RECORDS_MAX = 100_000
 many records a batch ends there instead, and the next one reads what follows with a task for each segment."""
 
 
-class Limit(Protocol):
+class BatchLimit(Protocol):
     """What a batch may take, in any unit."""
 
     @property
@@ -44,19 +44,19 @@ class Limit(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class RecordLimit:
     """So many records a batch."""
 
     budget: int
 
     def reach(self, segment: int, start: int, end: int, budget: int) -> tuple[int, int]:
-        """See :class:`Limit`."""
+        """See :class:`BatchLimit`."""
         del segment
         stop = min(end, start + max(1, budget))
         return stop, stop - start
 
 
-class Lineage:
+class LineageGraph:
     """The segments that a topic has now, to be walked both ways."""
 
     def __init__(self, segments: Iterable[Segment]) -> None:
@@ -99,11 +99,11 @@ class Lineage:
         return any(offset == self.segments[h].start_offset for h in self.heirs(segment) if h in self.segments)
 
 
-class Walk:
+class FrontierWalk:
     """A frontier that moves on through one batch. Invariants: those at the top of the module."""
 
     def __init__(
-        self, lineage: Lineage, frontier: Frontier, ends: Mapping[int, int], serial_max: int | None = None
+        self, lineage: LineageGraph, frontier: Frontier, ends: Mapping[int, int], serial_max: int | None = None
     ) -> None:
         """
         Args:
@@ -215,19 +215,19 @@ class Walk:
 
 
 def advanced(
-    lineage: Lineage,
+    lineage: LineageGraph,
     frontier: Frontier,
     ends: Mapping[int, int],
-    limit: Limit | None = None,
+    limit: BatchLimit | None = None,
     serial_max: int | None = SERIAL_RECORDS_MAX,
 ) -> dict[int, int]:
     """The frontier after the next batch. Segments get equal shares of the limit, and what one does not need goes to the
     others. The same frontier if there is nothing to read, but for segments that were begun since.
 
     Args:
-        ends: see :class:`Walk`. An end that lies before the frontier counts for nothing.
+        ends: see :class:`FrontierWalk`. An end that lies before the frontier counts for nothing.
     """
-    walk = Walk(lineage, frontier, ends, serial_max)
+    walk = FrontierWalk(lineage, frontier, ends, serial_max)
     if limit is None:
         while due := walk.due():
             for segment in due:
@@ -245,12 +245,12 @@ def advanced(
     return walk.offsets
 
 
-def everything(lineage: Lineage, frontier: Frontier, ends: Mapping[int, int]) -> dict[int, int]:
+def everything(lineage: LineageGraph, frontier: Frontier, ends: Mapping[int, int]) -> dict[int, int]:
     """The frontier of who has read all that can be read now."""
     return advanced(lineage, frontier, ends, serial_max=None)
 
 
-def beginning(lineage: Lineage, earliest: Mapping[int, int], skipped: Iterable[int] = ()) -> dict[int, int]:
+def beginning(lineage: LineageGraph, earliest: Mapping[int, int], skipped: Iterable[int] = ()) -> dict[int, int]:
     """The frontier of who begins: with every segment that nothing else comes before, but for those skipped.
 
     Args:
@@ -272,7 +272,7 @@ def beginning(lineage: Lineage, earliest: Mapping[int, int], skipped: Iterable[i
 
 
 def beginning_at(
-    lineage: Lineage, earliest: Mapping[int, int], named: Mapping[int, int], skipped: Iterable[int] = ()
+    lineage: LineageGraph, earliest: Mapping[int, int], named: Mapping[int, int], skipped: Iterable[int] = ()
 ) -> dict[int, int]:
     """The frontier of who begins at an offset of some segments, and at the beginning of what neither comes before nor
     after these.
@@ -290,6 +290,6 @@ def beginning_at(
     return beginning(lineage, {**earliest, **named}, {*skipped, *before, *finished})
 
 
-def _may_begin(lineage: Lineage, segment: int, passed: set[int]) -> bool:
+def _may_begin(lineage: LineageGraph, segment: int, passed: set[int]) -> bool:
     known = lineage.segments[segment]
     return segment not in passed and all(p in passed or p not in lineage.segments for p in known.predecessors)

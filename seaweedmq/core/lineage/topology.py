@@ -26,7 +26,7 @@ request. With more, the log files tell of the rest."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MetadataChange:
     """Metadata to be written in one transaction."""
 
     topic: Topic
@@ -81,7 +81,7 @@ def check_target_rates(bytes_per_s: float | None, records_per_s: float | None) -
 
 def new_topic(
     spec: TopicSpec, *, uid: int, now_us: int, placement: Sequence[tuple[str, ...]], first_id: int = 0
-) -> Change:
+) -> MetadataChange:
     """Return the topic and its first segments, one for each entry of ``placement``, cutting the ring evenly.
 
     Args:
@@ -111,10 +111,12 @@ def new_topic(
         partitions=spec.partitions,
         configs=spec.configs,
     )
-    return Change(topic, _first_segments(topic, first_id, even_ranges(topic.ring, count), placement, now_us))
+    return MetadataChange(topic, _first_segments(topic, first_id, even_ranges(topic.ring, count), placement, now_us))
 
 
-def with_partitions(topic: Topic, partitions: int, *, now_us: int, placement: Sequence[tuple[str, ...]]) -> Change:
+def with_partitions(
+    topic: Topic, partitions: int, *, now_us: int, placement: Sequence[tuple[str, ...]]
+) -> MetadataChange:
     """The topic with more partitions, each an open segment that begins at offset 0, one for each of ``placement``.
 
     Raises:
@@ -125,7 +127,7 @@ def with_partitions(topic: Topic, partitions: int, *, now_us: int, placement: Se
     first = topic.next_segment
     grown = replace(topic, partitions=partitions, segments_min=partitions, next_segment=first + partitions - before)
     slots = [KeyRange(partition, partition + 1) for partition in range(before, partitions)]
-    return Change(grown, _first_segments(grown, first, slots, placement, now_us))
+    return MetadataChange(grown, _first_segments(grown, first, slots, placement, now_us))
 
 
 def check_more_partitions(topic: Topic, partitions: int) -> None:
@@ -190,7 +192,7 @@ def _limit(before: _Number | None, change: _Number | None) -> _Number | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sealing:
+class SegmentEnd:
     """How an open segment ends."""
 
     segment: Segment
@@ -206,12 +208,12 @@ class Sealing:
 
 def succeed(
     topic: Topic,
-    parents: Sequence[Sealing],
+    parents: Sequence[SegmentEnd],
     *,
     ranges: Sequence[KeyRange],
     placement: Sequence[tuple[str, ...]],
     now_us: int,
-) -> Change:
+) -> MetadataChange:
     """Seal neighbours, in the order of the ring, and open a successor for each of ``ranges``, which cover their slots.
 
     A successor begins at the largest end of the parents whose range it shares, so that offsets rise along every key's
@@ -257,7 +259,7 @@ def succeed(
         )
         for parent in parents
     ]
-    return Change(replace(topic, next_segment=topic.next_segment + len(ranges)), (*sealed, *children))
+    return MetadataChange(replace(topic, next_segment=topic.next_segment + len(ranges)), (*sealed, *children))
 
 
 def _run_of(ranges: Sequence[KeyRange]) -> KeyRange:

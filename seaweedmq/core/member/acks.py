@@ -28,7 +28,7 @@ def offsets_of(offsets: npt.NDArray[np.int64]) -> Offsets:
     return offsets
 
 
-class Span(Generic[R]):
+class RowSpan(Generic[R]):
     """Neighbouring rows that arrived together.
 
     Invariants: ``len(states) == end - first``; exactly the rows from ``new_at`` on are NEW.
@@ -88,14 +88,14 @@ class Ledger(Generic[R]):
     """All spans of a segment that are not dealt with, and how often single records were refused."""
 
     def __init__(self, deliveries: Mapping[int, int]) -> None:
-        self._spans: deque[Span[R]] = deque()
+        self._spans: deque[RowSpan[R]] = deque()
         self.fetched_to: int | None = None
         """Where the rows begin that have not arrived; None while nobody knows."""
         self.refused: dict[int, int] = dict(deliveries)
         """Offset -> how often it was delivered and not acknowledged."""
 
     @property
-    def spans(self) -> Iterable[Span[R]]:
+    def spans(self) -> Iterable[RowSpan[R]]:
         """Those that are not dealt with, as far as was looked, in order."""
         return self._spans
 
@@ -104,11 +104,11 @@ class Ledger(Generic[R]):
         """Whether anything that arrived was not seen to be acknowledged."""
         return bool(self._spans)
 
-    def arrive(self, first: int, count: int, size_bytes: int) -> Span[R]:
+    def arrive(self, first: int, count: int, size_bytes: int) -> RowSpan[R]:
         """Rows arrived; they lie behind all others."""
         while self._spans and self._spans[0].is_acked():  # what is read fast must not wait for a commit to be freed
             self._spans.popleft().rows = None
-        span = Span[R](first, count, size_bytes)
+        span = RowSpan[R](first, count, size_bytes)
         self._spans.append(span)
         self.fetched_to = span.end
         return span
@@ -120,7 +120,7 @@ class Ledger(Generic[R]):
 
     def _retire(self) -> None:
         """Forget what is acknowledged: a record that takes long holds back the position, not the memory of others."""
-        left: deque[Span[R]] = deque()
+        left: deque[RowSpan[R]] = deque()
         for span in self._spans:
             if span.is_acked():
                 span.rows = None
@@ -136,7 +136,7 @@ class Ledger(Generic[R]):
             else:
                 np.frombuffer(span.states, dtype=np.uint8)[chosen] = ACKED
 
-    def out_among(self, offsets: Offsets) -> Iterator[tuple[Span[R], list[int]]]:
+    def out_among(self, offsets: Offsets) -> Iterator[tuple[RowSpan[R], list[int]]]:
         """Which of these are out: spans in order, each with offsets, ascending."""
         for span, chosen in self._chosen(offsets):
             at = np.asarray(chosen)
@@ -144,7 +144,7 @@ class Ledger(Generic[R]):
             if len(out):
                 yield span, (np.unique(out) + span.first).tolist()
 
-    def _chosen(self, offsets: Offsets) -> Iterator[tuple[Span[R], Offsets]]:
+    def _chosen(self, offsets: Offsets) -> Iterator[tuple[RowSpan[R], Offsets]]:
         """Spans with the positions in them that were handed out and are among these."""
         for span in self._spans:
             end = span.first + span.new_at

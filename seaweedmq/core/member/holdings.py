@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic
 
-from seaweedmq.core.member.assigned import Assigned, M, R
 from seaweedmq.core.member.commits import CommitQueue
-from seaweedmq.core.member.dispatch import Dispatch
+from seaweedmq.core.member.held_segment import HeldSegment, M, R
+from seaweedmq.core.member.record_dispatch import RecordDispatch
 from seaweedmq.model.groups import GroupAssignment, GroupCommitted, Ownership
 
 
@@ -25,9 +25,9 @@ from seaweedmq.model.groups import GroupAssignment, GroupCommitted, Ownership
 class Instructions(Generic[R, M]):
     """What the shell is to do."""
 
-    begin: list[Assigned[R, M]] = field(default_factory=list)
+    begin: list[HeldSegment[R, M]] = field(default_factory=list)
     """Read these."""
-    stop: list[Assigned[R, M]] = field(default_factory=list)
+    stop: list[HeldSegment[R, M]] = field(default_factory=list)
     """Read these no more."""
     release: dict[int, int] = field(default_factory=dict)
     """Report these to the coordinator: segment -> generation."""
@@ -36,7 +36,7 @@ class Instructions(Generic[R, M]):
 class Holdings(Generic[R, M]):
     """Of one member. The loop's thread only, with the shell's lock, except for ``commits``, which needs none."""
 
-    def __init__(self, dispatch: Dispatch[R, M]) -> None:
+    def __init__(self, dispatch: RecordDispatch[R, M]) -> None:
         self._dispatch = dispatch
         self.commits = CommitQueue()
         self.is_over = False
@@ -100,20 +100,20 @@ class Holdings(Generic[R, M]):
             begin=self._begin() if drained else [],
         )
 
-    def _begin(self) -> list[Assigned[R, M]]:
+    def _begin(self) -> list[HeldSegment[R, M]]:
         """What is new, unless what came before it of the same segment is still held."""
         if self.is_over:
             return []
         held = self._dispatch.assigned
         return [self._dispatch.assign(given) for segment, given in self._newest.items() if segment not in held]
 
-    def _revoke(self, some: list[Assigned[R, M]]) -> list[Assigned[R, M]]:
+    def _revoke(self, some: list[HeldSegment[R, M]]) -> list[HeldSegment[R, M]]:
         revoked = [assigned for assigned in some if not assigned.is_revoked]
         for assigned in revoked:
             self._dispatch.revoke(assigned)
         return revoked
 
-    def _release(self, assigned: Assigned[R, M]) -> None:
+    def _release(self, assigned: HeldSegment[R, M]) -> None:
         self._dispatch.release(assigned)
         given = self._newest.get(assigned.segment)
         if given is not None and given.generation == assigned.generation:  # refused before the assignment said so

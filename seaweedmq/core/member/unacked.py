@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from seaweedmq.core.member.assigned import Assigned
+from seaweedmq.core.member.held_segment import HeldSegment
 
 
 class Unacked:
@@ -12,7 +12,7 @@ class Unacked:
     Invariant: never less is counted than there is.
     """
 
-    def __init__(self, assigned: Mapping[int, Assigned[Any, Any]], records_max: int, bytes_max: int) -> None:
+    def __init__(self, assigned: Mapping[int, HeldSegment[Any, Any]], records_max: int, bytes_max: int) -> None:
         self._assigned = assigned
         self.records_max = records_max
         self.bytes_max = bytes_max

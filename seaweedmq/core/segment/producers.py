@@ -15,7 +15,7 @@ identity: it is neither looked up nor remembered.
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
-from seaweedmq.core.segment.known_producer import KnownProducer
+from seaweedmq.core.segment.producer_entry import ProducerEntry
 from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.producer import NO_PRODUCER, is_kafka_producer, unwrapped
@@ -42,7 +42,7 @@ class ProducerTable:
         self.floor = 0
         """Offset below which frames are fsynced. Frames at or above it are remembered however many they are, since a
         snapshot for a file that begins there must be able to leave them out."""
-        self._producers: OrderedDict[int, KnownProducer] = OrderedDict()
+        self._producers: OrderedDict[int, ProducerEntry] = OrderedDict()
         """The longest idle first."""
         self._idle: OrderedDict[int, float] = OrderedDict()
         """Those without a stream -> since when, the longest first. Of Kafka's, their last frame."""
@@ -241,7 +241,7 @@ class ProducerTable:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _append(self, producer_id: int, known: KnownProducer, ack: FrameAck) -> None:
+    def _append(self, producer_id: int, known: ProducerEntry, ack: FrameAck) -> None:
         known.frames.append(known.next_sequence, ack.base_offset)
         known.frames.trim(self._limits.frames, self.floor)
         known.next_sequence += ack.record_count
@@ -258,8 +258,8 @@ class ProducerTable:
 
     def _add(
         self, producer_id: int, producer_epoch: int, next_sequence: int, begun: int | None = None
-    ) -> KnownProducer:
-        known = self._producers[producer_id] = KnownProducer(producer_epoch, next_sequence, begun)
+    ) -> ProducerEntry:
+        known = self._producers[producer_id] = ProducerEntry(producer_epoch, next_sequence, begun)
         if self._pool is not None:
             self._pool.used += 1
         return known
@@ -291,6 +291,6 @@ class ProducerTable:
             self._pool.used -= 1
 
 
-def _is_kafkas(producer_id: int, known: KnownProducer) -> bool:
+def _is_kafkas(producer_id: int, known: ProducerEntry) -> bool:
     """Whether Kafka's rules are for it. A publisher may have chosen such an id before it knew of the range."""
     return not known.streams and is_kafka_producer(producer_id)

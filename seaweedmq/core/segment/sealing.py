@@ -18,7 +18,7 @@ from seaweedmq.model.segment import Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whom:
+class SealCandidates:
     """Which replicas can be asked. Broker ids."""
 
     primary: str | None
@@ -27,10 +27,10 @@ class Whom:
     """Whether the files may be believed at once, because no replica is left."""
 
 
-def whom_to_ask(segment: Segment, live: Container[str]) -> Whom:
+def seal_candidates(segment: Segment, live: Container[str]) -> SealCandidates:
     """What can be done about an open segment while the leases of ``live`` hold."""
     alive = [r for r in segment.replicas if r in live]
-    return Whom(
+    return SealCandidates(
         primary=segment.primary if segment.primary in live else None,
         followers=tuple(r for r in segment.replicas[1:] if r in live),
         files=not alive,

@@ -13,12 +13,12 @@ import struct
 from collections import deque
 from functools import partial
 
-from seaweedmq.kafka.wire.assembly import Assembly
 from seaweedmq.kafka.wire.budget import PRESS_INTERVAL_S, Pace
 from seaweedmq.kafka.wire.decoding import Malformed, Steps
 from seaweedmq.kafka.wire.frames import NotAdvertised, reading
+from seaweedmq.kafka.wire.interfaces import Listener, ReplySlot, RequestReceiver
 from seaweedmq.kafka.wire.messages import API, Buffer, Line, Request, not_pressed
-from seaweedmq.kafka.wire.roles import Listening, Receiver, Slot
+from seaweedmq.kafka.wire.request_assembler import RequestAssembler
 from seaweedmq.runtime.turns import Turn
 
 log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ it took something of them in the last one: the socket does not tell it from a cl
 class Connection(asyncio.BufferedProtocol):
     """See the module. ``id`` is unique in the process."""
 
-    def __init__(self, listening: Listening, connection_id: int) -> None:
+    def __init__(self, listening: Listener, connection_id: int) -> None:
         self.id = connection_id
         self.peer = ""
         self._client_host = ""
@@ -98,8 +98,8 @@ class Connection(asyncio.BufferedProtocol):
         self._limits = listening.limits
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._receiver: Receiver | None = None
-        self._assembly = Assembly(listening.limits.request_bytes_max)
+        self._receiver: RequestReceiver | None = None
+        self._assembly = RequestAssembler(listening.limits.request_bytes_max)
         self._is_direct = False
         self._share = listening.in_flight.open(self)
         self._asked_bytes = 0
@@ -108,18 +108,18 @@ class Connection(asyncio.BufferedProtocol):
         """Held for the request that is coming."""
         self._rest_bytes = 0
         """Held for what was received and is not admitted."""
-        self._parked: tuple[Request, Slot] | None = None
+        self._parked: tuple[Request, ReplySlot] | None = None
         """Waits for memory for its reply."""
-        self._large: Slot | None = None
+        self._large: ReplySlot | None = None
         """The one whose reply may be large and is not taken."""
         self._received_bytes = 0
         self._written_bytes = 0
-        self._slots: deque[Slot] = deque()
+        self._slots: deque[ReplySlot] = deque()
         self._line = Line()
         self._line.press = self._press_reading
         self._pace = Pace()
         """Speed at which the client takes replies to Fetch that hold memory which others wait for."""
-        self._unsent: list[Slot] = []
+        self._unsent: list[ReplySlot] = []
         """Handed to the socket, and not taken by the client."""
         self._is_reading = True
         self._is_writing = True
@@ -203,7 +203,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_closing = True
         if self._timer is not None:
             self._timer.cancel()
-        self._assembly = Assembly(self._limits.request_bytes_max)
+        self._assembly = RequestAssembler(self._limits.request_bytes_max)
         asked = 0 if self._share.wanted else self._asked_bytes
         self._share.close()
         self._share.give(asked + self._intake_bytes + self._rest_bytes)
@@ -286,7 +286,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take(self, data: memoryview) -> None:
         self._read_due = None
-        slot = Slot(self)
+        slot = ReplySlot(self)
         slot.held_bytes, self._intake_bytes = self._intake_bytes, 0
         turn = self._listening.turns.begin()
         steps = reading(
@@ -303,7 +303,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._decode(steps, turn, slot)
 
-    def _decode(self, steps: Steps[Request], turn: Turn, slot: Slot) -> None:
+    def _decode(self, steps: Steps[Request], turn: Turn, slot: ReplySlot) -> None:
         """Decode a request, one of many elements in turns: what comes behind it is read afterwards."""
         try:
             next(steps)
@@ -317,12 +317,12 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._decode_later(steps, turn, slot)
 
-    def _decode_later(self, steps: Steps[Request], turn: Turn, slot: Slot) -> None:
+    def _decode_later(self, steps: Steps[Request], turn: Turn, slot: ReplySlot) -> None:
         self._is_decoding = True
         self._stop_reading()
         self._listening.turns.call_next(partial(self._decode_on, steps, turn, slot))
 
-    def _decode_on(self, steps: Steps[Request], turn: Turn, slot: Slot) -> None:
+    def _decode_on(self, steps: Steps[Request], turn: Turn, slot: ReplySlot) -> None:
         self._is_decoding = False
         if self._is_closing:
             self._free(slot)
@@ -332,7 +332,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_decoding:
             self._loop.call_soon(self._go_on)
 
-    def _begin(self, request: Request, slot: Slot) -> None:
+    def _begin(self, request: Request, slot: ReplySlot) -> None:
         self._client_id = request.client_id[:CLIENT_ID_SHOWN_MAX]
         decoded_bytes = ELEMENT_BYTES * request.elements
         if decoded_bytes:
@@ -349,7 +349,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._deliver(request, slot)
 
-    def _deliver(self, request: Request, slot: Slot) -> None:
+    def _deliver(self, request: Request, slot: ReplySlot) -> None:
         assert self._receiver is not None
         if slot.is_large:
             self._large = slot
@@ -423,7 +423,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # Replies.
 
-    def filled(self, slot: Slot) -> None:
+    def filled(self, slot: ReplySlot) -> None:
         """A slot has its reply, which counts instead of the request until the client has taken it."""
         if self._is_closing:
             self._free(slot)
@@ -433,25 +433,25 @@ class Connection(asyncio.BufferedProtocol):
         if self._slots[0].is_filled:
             self._flush_soon()  # those that are filled in the same turn of the loop go out in one system call
 
-    def settled(self, slot: Slot) -> None:
+    def settled(self, slot: ReplySlot) -> None:
         """The request waits for others: what it says is kept elsewhere."""
         self._hold(slot, min(slot.held_bytes, slot.settled_bytes))
         self._release(slot)
 
-    def _hold(self, slot: Slot, size: int) -> None:
+    def _hold(self, slot: ReplySlot, size: int) -> None:
         more, slot.held_bytes = size - slot.held_bytes, size
         if more > 0:
             self._share.force(more, is_reserved=slot.is_reserved)
         else:
             self._share.give(-more)
 
-    def _free(self, slot: Slot) -> None:
+    def _free(self, slot: ReplySlot) -> None:
         self._hold(slot, 0)
         self._release(slot)
         if self._large is slot:
             self._large = None
 
-    def _release(self, slot: Slot) -> None:
+    def _release(self, slot: ReplySlot) -> None:
         if slot.is_reserved:
             slot.is_reserved = False
             self._share.release()

@@ -19,7 +19,7 @@ ENVELOPE_BYTES: Final = LARGE_MESSAGE_BYTES
 """Of messages in one envelope, if there is more than one."""
 
 
-class Ahead:
+class SharedWindow:
     """What a sender may have sent on all channels together, beyond the window of each."""
 
     def __init__(self, size_bytes: int = 0) -> None:
@@ -38,10 +38,10 @@ class Ahead:
         self.freed.fire()
 
 
-class Window:
+class ChannelWindow:
     """How far a sender may go on one channel."""
 
-    def __init__(self, ahead: Ahead) -> None:
+    def __init__(self, ahead: SharedWindow) -> None:
         self._ahead = ahead
         self._untaken = 0
         self.opened = Signal()
@@ -123,7 +123,12 @@ class Channel:
     """One channel. One task sends on it, one receives."""
 
     def __init__(
-        self, number: int, outgoing: Outgoing, *, window: Window | None = None, queue_bytes_max: int | None = None
+        self,
+        number: int,
+        outgoing: Outgoing,
+        *,
+        window: ChannelWindow | None = None,
+        queue_bytes_max: int | None = None,
     ) -> None:
         """
         Args:

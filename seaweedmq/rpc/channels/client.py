@@ -8,7 +8,7 @@ from typing import Final, TypeAlias, TypeVar
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.frames import Frames
 from seaweedmq.rpc.channels import wire
-from seaweedmq.rpc.channels.channel import Ahead, Channel, Outgoing, Window
+from seaweedmq.rpc.channels.channel import Channel, ChannelWindow, Outgoing, SharedWindow
 from seaweedmq.rpc.channels.wire import Credit, Message, Section, Status, read_envelope
 from seaweedmq.rpc.status import from_code
 from seaweedmq.runtime.closing import close, closing
@@ -86,7 +86,7 @@ class _Stream:
         self._numbers = itertools.count(1)
         self._channels: dict[int, Channel] = {}
         self._outgoing = Outgoing()
-        self._ahead = Ahead()
+        self._ahead = SharedWindow()
         self._linger: asyncio.TimerHandle | None = None
         self._carrying = asyncio.create_task(self._run(carry), name=f"channels to {address}")
 
@@ -96,7 +96,7 @@ class _Stream:
             self._linger.cancel()
             self._linger = None
         number = next(self._numbers)
-        channel = self._channels[number] = Channel(number, self._outgoing, window=Window(self._ahead))
+        channel = self._channels[number] = Channel(number, self._outgoing, window=ChannelWindow(self._ahead))
         return channel
 
     def closed(self, channel: Channel) -> None:

@@ -24,7 +24,7 @@ LAST_WRITE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answering(Generic[Q, R]):
+class ChannelHandler(Generic[Q, R]):
     """How conversations of one kind are answered."""
 
     name: str
@@ -40,7 +40,7 @@ class Answering(Generic[Q, R]):
 class ChannelServer(Generic[Q, R]):
     """The channels of one stream."""
 
-    def __init__(self, answering: Answering[Q, R], *, ahead_bytes: int) -> None:
+    def __init__(self, answering: ChannelHandler[Q, R], *, ahead_bytes: int) -> None:
         """``ahead_bytes``: see ``wire.Ahead``; memory for them is set aside."""
         self._answering = answering
         self._ahead_bytes = ahead_bytes

@@ -28,8 +28,8 @@ from seaweedmq.codec import csv_tables
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import InvalidArgument, Unsupported
 from seaweedmq.model.topic import TopicName
-from seaweedmq.spark.failures import SPARK_ERRORS, told
 from seaweedmq.spark.jobs.watched import save_watched
+from seaweedmq.spark.spark_errors import SPARK_ERRORS, explain
 from seaweedmq.storage.jobs.run import Progress, no_progress
 from seaweedmq.storage.staging import topic_in_storage
 from seaweedmq.storage.store.files import open_store
@@ -100,7 +100,7 @@ def import_files(
         InvalidArgument: another format, there are no files, or rows or columns of some would be lost.
         SeaweedMQError: as the next, once rows are published: how many, and of which files none.
         pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError: the files can not be read, or the sink refuses;
-            ``failures.told`` says why.
+            ``failures.explain`` says why.
     """
     if format not in FORMATS:
         raise InvalidArgument(f"format {format!r:.100} can not be imported: give one of {', '.join(FORMATS)}")
@@ -166,7 +166,7 @@ def import_files(
         except SPARK_ERRORS as error:
             if not rows:
                 raise
-            why = told(error)
+            why = explain(error)
             raise type(why)(
                 f"{why}. {rows:,} rows of the files before {shown(piece[0])} are published, and nothing from there on"
             ) from error
@@ -307,7 +307,7 @@ def _verify_csv(spark: SparkSession, files: Sequence[str], options: Mapping[str,
         parts = context.parallelize(files, min(len(files), 4 * context.defaultParallelism))
         return frozenset().union(*parts.map(partial(_verify_one, separator=separator)).collect())
     except SPARK_ERRORS as error:
-        raise told(error) from error
+        raise explain(error) from error
 
 
 def _local_files(spark: SparkSession, paths: Sequence[str]) -> list[str]:
@@ -366,9 +366,9 @@ def folder_of_partitions(
     if not any(kinds):
         return None
     if len(kinds) > 1:
-        told = sorted("/".join(f"{name}=..." for name in names) or "no such folder" for names in kinds)
+        explain = sorted("/".join(f"{name}=..." for name in names) or "no such folder" for names in kinds)
         raise InvalidArgument(
-            f"the files lie in folders of several kinds ({', '.join(told)}), whose columns differ: import each "
+            f"the files lie in folders of several kinds ({', '.join(explain)}), whose columns differ: import each "
             "kind by itself"
         )
     seen = {name.casefold() for name in columns}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from seaweedmq.core.files.compaction import TARGET_BYTES, Merge, granular, merges
+from seaweedmq.core.files.compaction import TARGET_BYTES, TableMerge, granular, merges
 from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
@@ -85,14 +85,14 @@ def compact_topic(
     return found
 
 
-def plan(root: Path, snapshot: TopicSnapshot, target_bytes: int) -> list[Merge]:
+def plan(root: Path, snapshot: TopicSnapshot, target_bytes: int) -> list[TableMerge]:
     """The merges of all segments. What was deleted by hand is left to go."""
     target = granular(target_bytes, snapshot.topic.retention_bytes)
     files: defaultdict[int, list[SegmentFile]] = defaultdict(list)
     for file in snapshot.files:
         if file.kind is FileKind.TABLE:
             files[file.segment].append(file)
-    found: list[Merge] = []
+    found: list[TableMerge] = []
     for segment in snapshot.segments:
         low = snapshot.topic.low_watermark(segment.slots)
         live = [t for t in files[segment.id] if (t.end_offset or 0) > low]

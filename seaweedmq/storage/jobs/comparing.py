@@ -36,7 +36,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class VerifyPart:
     """What one task verifies: a table and the logs that may have its records; or offsets that logs alone have."""
 
     table: SegmentFile | None
@@ -54,7 +54,7 @@ class Part:
 
 
 @dataclass(slots=True, kw_only=True)
-class Found:
+class PartFindings:
     """What a task found. Of a file the first difference is named, and the others are not looked for."""
 
     records: int = 0
@@ -66,13 +66,13 @@ class Found:
     """The table was merged, or removed by retention, before it was looked at."""
 
 
-def verify_part(root: Path, topic: Topic, end_offsets: dict[int, int | None], part: Part) -> Found:
+def verify_part(root: Path, topic: Topic, end_offsets: dict[int, int | None], part: VerifyPart) -> PartFindings:
     """Read the table through, and whatever the logs hold of its records.
 
     Args:
         end_offsets: of the segments: what a log holds beyond is nobody's.
     """
-    found = Found()
+    found = PartFindings()
     if part.table is None:
         _walk(root, topic, part, found)
         return found
@@ -98,7 +98,7 @@ def verify_part(root: Path, topic: Topic, end_offsets: dict[int, int | None], pa
     return found
 
 
-def _walk(root: Path, topic: Topic, part: Part, found: Found) -> None:
+def _walk(root: Path, topic: Topic, part: VerifyPart, found: PartFindings) -> None:
     """Make sure that the frames of logs are sound and follow one another as far as they should; a torn tail ends it."""
     position = part.start
     for log in part.logs:
@@ -121,7 +121,7 @@ def _walk(root: Path, topic: Topic, part: Part, found: Found) -> None:
         found.differences.append(Difference(path=part.logs[0].path, offset=position, what=str(loss)))
 
 
-def _compare(root: Path, topic: Topic, table: SegmentFile, log: SegmentFile, end: int, found: Found) -> int:
+def _compare(root: Path, topic: Topic, table: SegmentFile, log: SegmentFile, end: int, found: PartFindings) -> int:
     """How many records are in both; the first that differs is noted, and ends it."""
     rows: Rows = iter(())
     batch: pa.RecordBatch | None = None

@@ -10,7 +10,7 @@ from seaweedmq.core.files.holes import missing_records
 from seaweedmq.core.files.retention import log_end_bound
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.jobs.comparing import Difference, Part, logs_of, verify_part
+from seaweedmq.storage.jobs.comparing import Difference, VerifyPart, logs_of, verify_part
 from seaweedmq.storage.jobs.run import Progress, Run, no_progress, one_after_another
 from seaweedmq.storage.snapshot import TopicSnapshot, read_snapshot
 
@@ -76,18 +76,18 @@ def verify_topic(
     return found
 
 
-def _parts(snapshot: TopicSnapshot) -> tuple[list[Part], list[Difference]]:
+def _parts(snapshot: TopicSnapshot) -> tuple[list[VerifyPart], list[Difference]]:
     """Return the parts to read, and the differences that names of files show: offsets that are in no file."""
     files: defaultdict[int, list[SegmentFile]] = defaultdict(list)
     for file in snapshot.files:
         files[file.segment].append(file)
-    parts: list[Part] = []
+    parts: list[VerifyPart] = []
     holes: list[Difference] = []
     for segment in snapshot.segments:
         tables = [f for f in files[segment.id] if f.kind is FileKind.TABLE]
         logs = [f for f in files[segment.id] if f.kind is FileKind.LOG]
         bounds = {log.path: log_end_bound(log, logs) for log in logs}
-        parts += [Part(table=table, logs=logs_of(table, logs, bounds)) for table in tables]
+        parts += [VerifyPart(table=table, logs=logs_of(table, logs, bounds)) for table in tables]
         gaps: list[range] = []
         pieces = snapshot.plan(segment.id, missing=gaps)
         folder = log_dir(snapshot.topic.name, segment.id)
@@ -96,12 +96,12 @@ def _parts(snapshot: TopicSnapshot) -> tuple[list[Part], list[Difference]]:
             for gap in gaps
         ]
         parts += [
-            Part(table=None, logs=p.files, start=p.start_offset, end=p.end_offset, is_complete=p.complete)
+            VerifyPart(table=None, logs=p.files, start=p.start_offset, end=p.end_offset, is_complete=p.complete)
             for p in pieces
             if p.kind is FileKind.LOG
         ]
     return parts, holes
 
 
-def _key(part: Part) -> tuple[str, int]:
+def _key(part: VerifyPart) -> tuple[str, int]:
     return (part.logs[0].path, part.start) if part.table is None else (part.table.path, 0)

@@ -34,17 +34,17 @@ class LogFrame(NamedTuple):
 
     frame: Frame
     start: int
-    """Of its header in ``Run.data``."""
+    """Of its header in ``FrameRun.data``."""
     position: int
     """Of its header in the file."""
 
     @property
     def end(self) -> int:
-        """Of its payload in ``Run.data``."""
+        """Of its payload in ``FrameRun.data``."""
         return self.start + self.frame.header.frame_bytes
 
 
-class Run(NamedTuple):
+class FrameRun(NamedTuple):
     """Frames of one read, back to back in ``data`` from the first one's start to the last one's end."""
 
     data: memoryview
@@ -126,7 +126,7 @@ class LogScanner:
         self._damage = None
         self._done = True
 
-    def feed(self, data: Frames) -> Run:
+    def feed(self, data: Frames) -> FrameRun:
         """Take what was read for :meth:`wants`; fewer bytes than wanted mean the end of the file.
 
         Raises:
@@ -146,10 +146,10 @@ class LogScanner:
         self._needed_bytes = 0
         if self._damage is not None:
             self._look_behind_damage(buffer, at_end)
-            return Run(buffer, ())
+            return FrameRun(buffer, ())
         position = self._read_preamble(buffer, at_end) if self._preamble_due else 0
         if position is None:
-            return Run(buffer, ())
+            return FrameRun(buffer, ())
         return self._read_frames(buffer, position, at_end)
 
     def _read_preamble(self, buffer: memoryview, at_end: bool) -> int | None:
@@ -190,7 +190,7 @@ class LogScanner:
         self._preamble_due = False
         return used
 
-    def _read_frames(self, buffer: memoryview, position: int, at_end: bool) -> Run:
+    def _read_frames(self, buffer: memoryview, position: int, at_end: bool) -> FrameRun:
         frames: list[LogFrame] = []
         total = len(buffer)
         while position < total:
@@ -200,7 +200,7 @@ class LogScanner:
                 skipped = header.end_offset <= self._skip_below
                 if end > total and at_end:
                     self._tear(f"the frame at byte {self._start + position} ends beyond the file")
-                    return Run(buffer, frames)
+                    return FrameRun(buffer, frames)
                 if end > total and not skipped:
                     self._needed_bytes = header.frame_bytes
                     break
@@ -208,18 +208,18 @@ class LogScanner:
                 if not skipped and xxh3_64_intdigest(payload) != header.payload_checksum:
                     reason = "the payload does not match its checksum"
                     self._doubt(buffer, position, at_end, reason, size_bytes=header.frame_bytes)
-                    return Run(buffer, frames)
+                    return FrameRun(buffer, frames)
             except Truncated as e:
                 if at_end:
                     self._tear(_reason(e))
-                    return Run(buffer, frames)
+                    return FrameRun(buffer, frames)
                 self._needed_bytes = HEADER_BYTES
                 break
             except Unsupported as e:
                 raise Unsupported(f"{self._file.path} at byte {self._start + position}: {_reason(e)}") from e
             except Corrupt as e:
                 self._doubt(buffer, position, at_end, _reason(e))
-                return Run(buffer, frames)
+                return FrameRun(buffer, frames)
             if not skipped:
                 frame = Frame(header, buffer[position : position + HEADER_BYTES], payload)
                 frames.append(LogFrame(frame, position, self._start + position))
@@ -232,7 +232,7 @@ class LogScanner:
         self._done = at_end and not self._jumped
         if not self._jumped:
             self.mark = Mark(self.next_offset, self._start)
-        return Run(buffer, frames)
+        return FrameRun(buffer, frames)
 
     def _header_at(self, buffer: memoryview, position: int) -> FrameHeader:
         header = decode_header(buffer[position : position + HEADER_BYTES])
@@ -297,12 +297,12 @@ class LogScanner:
             found = text.find(MAGIC, found + 1)
         return None
 
-    def _tear(self, reason: str, *, restore: bool = False) -> Run:
+    def _tear(self, reason: str, *, restore: bool = False) -> FrameRun:
         if restore:
             self.next_offset = self._jumped_base
         self.torn = reason
         self._done = True
-        return Run(memoryview(b""), ())
+        return FrameRun(memoryview(b""), ())
 
 
 def _reason(error: Corrupt | Unsupported) -> str:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.codec.payload.batch import decode_frame, full_batch, schema_from_bytes
-from seaweedmq.core.files.cover import Piece, cover
+from seaweedmq.core.files.cover import CoverPiece, cover
 from seaweedmq.errors import Corrupt, DataLoss, NotFound
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
@@ -114,7 +114,7 @@ class _Search:
         self._segment = segment
         self._schema = None if topic.schema is None else schema_from_bytes(topic.schema)
 
-    async def pieces(self, start: int, end: int) -> Sequence[Piece]:
+    async def pieces(self, start: int, end: int) -> Sequence[CoverPiece]:
         """What is kept of the offsets, by the files that hold it."""
         topic = self._topic
         removed = await self._store.removed(topic.name, topic.uid)
@@ -122,7 +122,7 @@ class _Search:
         lowest = min((f.base_offset for f in files), default=end) if topic.expires else 0
         return cover(files, max(start, lowest, removed.get(self._segment, 0)), end)
 
-    async def first_from(self, timestamp_us: int, piece: Piece) -> RecordAt | None:
+    async def first_from(self, timestamp_us: int, piece: CoverPiece) -> RecordAt | None:
         """The first record of a piece at or after a time."""
         searched, found = await self._in_table(piece, lambda groups: _first_of_groups(groups, timestamp_us))
         if searched:
@@ -135,7 +135,7 @@ class _Search:
                         return found
         return None
 
-    async def latest(self, piece: Piece, floor: float) -> RecordAt | None:
+    async def latest(self, piece: CoverPiece, floor: float) -> RecordAt | None:
         """The first record of a piece with its highest timestamp, if that is at least ``floor``."""
         searched, found = await self._in_table(piece, lambda groups: _latest_of_groups(groups, floor))
         if searched:
@@ -158,7 +158,7 @@ class _Search:
                 position = loss.end_offset
         return None if kept is None else _latest(*self._times(kept, piece))
 
-    async def _in_table(self, piece: Piece, look: Look) -> tuple[bool, RecordAt | None]:
+    async def _in_table(self, piece: CoverPiece, look: Look) -> tuple[bool, RecordAt | None]:
         """Whether there is a table to look into, and what was found there."""
         if piece.table is None:
             return False, None
@@ -168,14 +168,14 @@ class _Search:
         except (NotFound, Corrupt):
             return False, None  # the reader knows how to go on without a file, or names what is lost
 
-    async def _frames(self, piece: Piece) -> AsyncGenerator[Frame, None]:
+    async def _frames(self, piece: CoverPiece) -> AsyncGenerator[Frame, None]:
         reading = read_segment(self._store, self._topic, self._segment, piece.start, piece.end, chunk_bytes=CHUNK_BYTES)
         async with aclosing(reading) as chunks:
             async for chunk in chunks:
                 for frame in split_frames(chunk.data, verify=False):  # the reader did
                     yield frame
 
-    def _times(self, frame: Frame, piece: Piece) -> tuple[int, Times]:
+    def _times(self, frame: Frame, piece: CoverPiece) -> tuple[int, Times]:
         """Of those records of a frame that are in a piece; the offset of the first."""
         header = frame.header
         typed = self._schema if header.schema_version else None
@@ -185,7 +185,9 @@ class _Search:
         return base, times[base - header.base_offset : piece.end - header.base_offset]
 
 
-def _look_into(source: BlockingInput, file: SegmentFile, topic: Topic, piece: Piece, look: Look) -> RecordAt | None:
+def _look_into(
+    source: BlockingInput, file: SegmentFile, topic: Topic, piece: CoverPiece, look: Look
+) -> RecordAt | None:
     # Imported here: a broker that reads no tables does without some 10 MB.
     from seaweedmq.storage.tables.opener import open_table, table_error
 

@@ -49,9 +49,9 @@ from seaweedmq.storage.store.directory import (
 )
 from seaweedmq.storage.store.faults import NO_SPACE, storage_failed
 from seaweedmq.storage.store.file_handles import FileLogReader, FileLogWriter, open_descriptor, open_input
-from seaweedmq.storage.store.kept import sweep_kept
 from seaweedmq.storage.store.marker import RootGuard
 from seaweedmq.storage.store.removed import record_removed, scan_removed, sweep_removed
+from seaweedmq.storage.store.retained_tables import sweep_retained
 
 T = TypeVar("T")
 
@@ -380,7 +380,7 @@ class FileSegmentStore:
             if found.uid == uid:
                 sweep_pruned(self.root, topic, found.pruned)
                 sweep_removed(self.root, topic, found.pruned)
-                sweep_kept(self.root, topic, kept_s, now_us)
+                sweep_retained(self.root, topic, kept_s, now_us)
 
         try:
             await self._run(self._syncs, "delete what is left of old files of", self.root / topic_dir(topic), sweep)

@@ -23,7 +23,7 @@ from typing import IO, Final
 import pyarrow as pa
 
 from seaweedmq.codec.paths import kept_path, table_dir, table_path
-from seaweedmq.core.files.compaction import Merge, containing, doubled, merges
+from seaweedmq.core.files.compaction import TableMerge, containing, merges, superseded
 from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError, StorageFailed, Unavailable
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
@@ -31,7 +31,7 @@ from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.directory import scan_tables
 from seaweedmq.storage.store.faults import storage_failed
 from seaweedmq.storage.store.file_handles import open_input
-from seaweedmq.storage.store.kept import keep_table
+from seaweedmq.storage.store.retained_tables import retain_table
 from seaweedmq.storage.tables.files import DirectoryTarget
 from seaweedmq.storage.tables.format import TableFile
 from seaweedmq.storage.tables.opener import open_table, schema_of
@@ -52,7 +52,7 @@ def kind_of(root: Path, topic: Topic, table: SegmentFile) -> object:
         return NotImplemented
 
 
-def merge_tables(root: Path, topic: Topic, merge: Merge, *, row_group_bytes: int = ROW_GROUP_BYTES) -> str:
+def merge_tables(root: Path, topic: Topic, merge: TableMerge, *, row_group_bytes: int = ROW_GROUP_BYTES) -> str:
     """Write the rows of the tables into one, durable but without its name; return the path of that file below ``root``.
 
     Memory: two row groups and the encoded columns of one.
@@ -78,7 +78,7 @@ def merge_tables(root: Path, topic: Topic, merge: Merge, *, row_group_bytes: int
     return str(Path(sink.name).relative_to(root))
 
 
-def publish_merge(root: Path, merge: Merge, made: str) -> SegmentFile:
+def publish_merge(root: Path, merge: TableMerge, made: str) -> SegmentFile:
     """Put what ``merge_tables`` made in the place of the tables, which go; the table that counts now.
 
     Raises:
@@ -107,7 +107,7 @@ def publish_merge(root: Path, merge: Merge, made: str) -> SegmentFile:
     return table
 
 
-def _check_date(path: Path, merge: Merge) -> None:
+def _check_date(path: Path, merge: TableMerge) -> None:
     """Refuse a rewritten table that the file system does not date later than its original: others would delete it.
 
     Raises:
@@ -132,7 +132,7 @@ def compact_tables(
         Corrupt, NotFound, Unavailable, StorageFailed: as ``merge_tables`` and ``publish_merge``.
     """
     if low_watermark:
-        rewrite = Merge(tables=tuple(tables), low_watermark=low_watermark)
+        rewrite = TableMerge(tables=tuple(tables), low_watermark=low_watermark)
         _check_name(root, rewrite)
         return [publish_merge(root, rewrite, merge_tables(root, topic, rewrite, row_group_bytes=row_group_bytes))]
     whole_bytes = 2 * sum(table.size_bytes for table in tables) + 2
@@ -142,7 +142,7 @@ def compact_tables(
     ]
 
 
-def _check_name(root: Path, rewrite: Merge) -> None:
+def _check_name(root: Path, rewrite: TableMerge) -> None:
     """Refuse a rewrite under the name of a table that was deleted within ``table_grace_s``: a process that is about to
     delete that one would delete the new one.
 
@@ -170,7 +170,7 @@ def remove_doubled(root: Path, topic: Topic, segment: int) -> tuple[list[Segment
     try:
         tables = scan_tables(root, topic.name, [segment])
         sound: dict[str, bool] = {}
-        for table in doubled(tables):
+        for table in superseded(tables):
             whole = containing(table, [t for t in tables if t.path not in {r.path for r in removed}])
             if whole is None:
                 continue
@@ -203,11 +203,11 @@ def _unlink(root: Path, tables: Iterable[SegmentFile]) -> None:
     """Take away first names. A table that was made before there were second ones gets it now."""
     for table in tables:
         with contextlib.suppress(NotFound):  # another process was faster
-            keep_table(root, table.path)
+            retain_table(root, table.path)
         (root / table.path).unlink(missing_ok=True)
 
 
-def write_merge(sink: IO[bytes], topic: Topic, merge: Merge, open_file: Open, row_group_bytes: int) -> None:
+def write_merge(sink: IO[bytes], topic: Topic, merge: TableMerge, open_file: Open, row_group_bytes: int) -> None:
     """Write all rows of the tables, and the footer. A row group is encoded in a thread while the next one is decoded
     here. Raises as ``merge_tables``.
     """

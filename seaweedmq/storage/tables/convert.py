@@ -41,7 +41,7 @@ class TableTarget(Protocol):
     def discard(self, sink: IO[bytes]) -> None: ...
 
 
-class Rows(NamedTuple):
+class PendingRows(NamedTuple):
     """Records ``[start, end)`` of a frame of a log: not yet in a table, and below the end offset asked for."""
 
     frame: Frame
@@ -97,7 +97,7 @@ def convert_logs(job: Job, read: Read, target: TableTarget) -> list[SegmentFile]
 class _Run:
     """One table being written: records without gap, of one schema version, of one or more logs."""
 
-    def __init__(self, job: Job, target: TableTarget, schema: pa.Schema | None, first: Rows) -> None:
+    def __init__(self, job: Job, target: TableTarget, schema: pa.Schema | None, first: PendingRows) -> None:
         self._schema = schema
         self._version = first.frame.header.schema_version
         self._log = first.log
@@ -110,12 +110,12 @@ class _Run:
             target.discard(self._sink)
             raise
 
-    def takes(self, rows: Rows) -> bool:
+    def takes(self, rows: PendingRows) -> bool:
         if rows.start != self._end or rows.frame.header.schema_version != self._version:
             return False
         return rows.log is self._log or self._log_bytes + rows.log.size_bytes <= TABLE_BYTES_MAX
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: PendingRows) -> None:
         header = rows.frame.header
         if rows.log is not self._log:
             self._log = rows.log
@@ -141,7 +141,7 @@ class _Run:
         target.discard(self._sink)
 
 
-def _rows(job: Job, tables: Sequence[SegmentFile], read: Read, touched: list[tuple[int, int]]) -> Iterator[Rows]:
+def _rows(job: Job, tables: Sequence[SegmentFile], read: Read, touched: list[tuple[int, int]]) -> Iterator[PendingRows]:
     """What no table holds, by offset, each record once. Notes in ``touched`` which offsets each log holds."""
     position = 0
     damage: tuple[int, Corrupt] | None = None
@@ -160,7 +160,7 @@ def _rows(job: Job, tables: Sequence[SegmentFile], read: Read, touched: list[tup
                 check_joins(log, found, position)
                 end = header.end_offset if job.end_offset is None else min(header.end_offset, job.end_offset)
                 for start, stop in uncovered(tables, max(header.base_offset, position), end):
-                    yield Rows(found.frame, log, found.position, start, stop)
+                    yield PendingRows(found.frame, log, found.position, start, stop)
                 position = max(position, header.end_offset)
         except Corrupt as e:
             if scanner.next_offset >= position:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from seaweedmq.core.clock_doubt import WallWatch, doubt_s
-from seaweedmq.core.files.counting import TABLE_GRACE_S
+from seaweedmq.core.files.live_tables import TABLE_GRACE_S
 from seaweedmq.errors import DeadlineExceeded, Unavailable
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic, TopicName

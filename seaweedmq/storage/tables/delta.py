@@ -31,14 +31,14 @@ from seaweedmq.codec.paths import (
     table_dir,
     table_path,
 )
-from seaweedmq.core.files.counting import (
+from seaweedmq.core.files.live_tables import (
     Operation,
-    Span,
+    TableSpan,
     around,
     change,
-    counting,
     is_checkpoint_due,
     oldest_needed,
+    select_live,
 )
 from seaweedmq.errors import Conflict, Corrupt, NotFound, Unsupported
 from seaweedmq.model.config import US_PER_S
@@ -48,7 +48,7 @@ from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.faults import storage_failed
 from seaweedmq.storage.tables.delta_log import LogFolder
 from seaweedmq.storage.tables.delta_state import LogState, configured, damaged, grace_s_of, metadata_of_any, read_state
-from seaweedmq.storage.tables.delta_tables import Columns, enter, holds_plain, keep_again, log_metadata
+from seaweedmq.storage.tables.delta_tables import TableColumns, enter, holds_plain, keep_again, log_metadata
 
 logger = logging.getLogger(__name__)
 
@@ -111,17 +111,17 @@ class _Known:
     """What is remembered of a topic's log and tables. Never believed without a look."""
 
     log: LogState = field(default_factory=LogState)
-    active: dict[Span, Add] = field(default_factory=dict)
+    active: dict[TableSpan, Add] = field(default_factory=dict)
     """The tables of the log."""
     foreign: list[Add] = field(default_factory=list)
     """What is in the log and can be no table of the topic, or is one that is in it already."""
     names: frozenset[str] = frozenset()
     """Of the files in the folder of the tables, as of the last look."""
-    lying: dict[str, Span] = field(default_factory=dict)
+    lying: dict[str, TableSpan] = field(default_factory=dict)
     """The tables among them."""
     refused: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Those that are no sound tables of the topic -> size and time of their last change."""
-    due: set[Span] = field(default_factory=set)
+    due: set[TableSpan] = field(default_factory=set)
     """Tables about which something changed, in the folder or in the log, since one or the other was last in line."""
     settings: object = None
     """What of the topic decides which tables count and what their columns are, as of the last look; None: the next
@@ -192,7 +192,7 @@ class _Change:
         self._grace_given_s = grace_s
         self._known = known
         self._tables = root / table_dir(topic.name)
-        self._entered: dict[Span, tuple[Add, Columns]] = {}
+        self._entered: dict[TableSpan, tuple[Add, TableColumns]] = {}
 
     def make(self) -> int | None:
         path = delta_log_dir(self._topic.name)
@@ -293,7 +293,7 @@ class _Change:
                 known.active[span] = add
                 known.records += span.end - span.base
 
-    def _changed(self, names: frozenset[str]) -> Collection[Span]:
+    def _changed(self, names: frozenset[str]) -> Collection[TableSpan]:
         """Tables that came or went since the last look that led to something, or about which something else changed."""
         known = self._known
         known.due |= {s for n in known.names - names if (s := known.lying.pop(n, None)) is not None}
@@ -309,13 +309,13 @@ class _Change:
             known.due |= {*known.lying.values(), *known.active}
         return known.due
 
-    def _commit(self, folder: LogFolder, changed: Collection[Span]) -> int | None:
+    def _commit(self, folder: LogFolder, changed: Collection[TableSpan]) -> int | None:
         """Make the version that the change calls for, if it does; then nothing is due any more."""
         version = self._commit_due(folder, changed)
         self._known.due = set()
         return version
 
-    def _commit_due(self, folder: LogFolder, changed: Collection[Span]) -> int | None:
+    def _commit_due(self, folder: LogFolder, changed: Collection[TableSpan]) -> int | None:
         known, log = self._known, self._known.log
         if not changed and not known.foreign:
             return None
@@ -323,7 +323,7 @@ class _Change:
         lying = self._above_watermarks(lying - {known.lying[n] for n in known.refused if n in known.lying})
         before = {span: known.active[span] for span in around({*changed, *lying}, known.active)}
         while True:
-            counted = counting(lying)
+            counted = select_live(lying)
             diff = change(before.keys(), counted.spans)
             refused = self._enter(diff.added)
             if not refused:
@@ -337,7 +337,7 @@ class _Change:
                 *gap,
             )
         columns = [c for _, c in (self._entered[s] for s in diff.added)]
-        plain = Columns.PLAIN in columns or (bool(known.active) and holds_plain(log.metadata))
+        plain = TableColumns.PLAIN in columns or (bool(known.active) and holds_plain(log.metadata))
         metadata, features = log_metadata(self._topic, plain, self._grace_s, log.metadata)
         is_first = log.version < 0
         if not (diff.added or diff.removed or known.foreign) and (is_first or metadata == log.metadata):
@@ -369,7 +369,7 @@ class _Change:
         known.foreign, known.records = [], records
         return log.version
 
-    def _enter(self, spans: Collection[Span]) -> set[Span]:
+    def _enter(self, spans: Collection[TableSpan]) -> set[TableSpan]:
         """Look into tables that are new to the log; those that are none."""
         refused = set()
         for span in spans:
@@ -387,7 +387,7 @@ class _Change:
                 raise Conflict(f"{path} went while it was looked into") from e
         return refused
 
-    def _above_watermarks(self, spans: set[Span]) -> set[Span]:
+    def _above_watermarks(self, spans: set[TableSpan]) -> set[TableSpan]:
         """Without tables all of whose records were deleted by hand, or whose segment is forgotten."""
         topic = self._topic
         if topic.pruned:
@@ -421,14 +421,14 @@ class _Change:
         folder.remove_below(needed, listing)
         folder.remove_stale_temporaries(now_us / US_PER_S)
 
-    def _span_at(self, path: str) -> Span | None:
+    def _span_at(self, path: str) -> TableSpan | None:
         return self._span(path.rpartition("/")[2])
 
-    def _span(self, name: str) -> Span | None:
+    def _span(self, name: str) -> TableSpan | None:
         found = parse_segment_file(f"{table_dir(self._topic.name)}/{name}")
         if found is None or found.end_offset is None:
             return None
-        return Span(found.segment, found.base_offset, found.end_offset)
+        return TableSpan(found.segment, found.base_offset, found.end_offset)
 
 
 def _removed(add: Add, now_ms: int, takes_records: bool) -> Remove:

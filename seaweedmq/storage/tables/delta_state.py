@@ -8,7 +8,7 @@ from pathlib import Path
 
 from seaweedmq.codec.delta import Add, Commit, LogMetadata, Remove
 from seaweedmq.codec.delta_checkpoint import Checkpoint
-from seaweedmq.core.files.counting import TABLE_GRACE_S
+from seaweedmq.core.files.live_tables import TABLE_GRACE_S
 from seaweedmq.errors import Corrupt, Unsupported
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.tables.delta_log import Listing, LogFolder, Stamp

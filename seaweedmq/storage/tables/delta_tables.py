@@ -13,16 +13,16 @@ from xxhash import xxh3_128_hexdigest
 
 from seaweedmq.codec.delta import Add, LogMetadata, stats_json
 from seaweedmq.codec.delta_schema import columns_of, delta_schema, features_needed, left_out
-from seaweedmq.codec.moment import moment_text
 from seaweedmq.codec.paths import KEPT, kept_path, table_dir, table_path
+from seaweedmq.codec.timestamps import moment_text
 from seaweedmq.codec.topic_schema import schema_from_bytes
-from seaweedmq.core.files.counting import Span
+from seaweedmq.core.files.live_tables import TableSpan
 from seaweedmq.errors import Corrupt, NotFound
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.faults import storage_failed
-from seaweedmq.storage.store.kept import keep_table
+from seaweedmq.storage.store.retained_tables import retain_table
 from seaweedmq.storage.tables.delta_state import GRACE_KEY
 from seaweedmq.storage.tables.format import table_schema
 from seaweedmq.storage.tables.opener import open_table
@@ -32,14 +32,14 @@ _NUMBERS = ("_segment", "_partition", "_offset")
 _TIME = "_timestamp"
 
 
-class Columns(StrEnum):
+class TableColumns(StrEnum):
     """Which columns a table has beside those that all have."""
 
     PLAIN = "plain"
     TYPED = "typed"
 
 
-def enter(root: Path, topic: Topic, span: Span) -> tuple[Add, Columns]:
+def enter(root: Path, topic: Topic, span: TableSpan) -> tuple[Add, TableColumns]:
     """Make sure that a table is sound, and say what a log says of it.
 
     Raises:
@@ -70,7 +70,7 @@ def enter(root: Path, topic: Topic, span: Span) -> tuple[Add, Columns]:
         uid = (table.schema_arrow.metadata or {}).get(b"seaweedmq.topic_uid", b"").decode(errors="replace")
         if uid not in ("", str(topic.uid)):
             raise Corrupt(f"{path} is of an earlier topic {topic.name}: move it away")
-        columns = Columns.PLAIN if VALUE in table.schema_arrow.names else Columns.TYPED
+        columns = TableColumns.PLAIN if VALUE in table.schema_arrow.names else TableColumns.TYPED
         bounds = column_bounds(table.metadata)
     for name, low, high in (("_segment", span.segment, span.segment), ("_offset", span.base, span.end - 1)):
         if bounds.get(name, (low, high))[:2] != (low, high):
@@ -109,11 +109,11 @@ def column_bounds(metadata: pq.FileMetaData) -> dict[str, tuple[int | str, int |
 def _name_that_stays(root: Path, topic: Topic, path: str) -> str:
     """The name that a table keeps for a while after its first one went, relative to the folder of the tables. Given
     to it here if whoever made it did not, on file systems that can."""
-    kept = kept_path(path) if keep_table(root, path) else path
+    kept = kept_path(path) if retain_table(root, path) else path
     return kept.removeprefix(f"{table_dir(topic.name)}/")
 
 
-def keep_again(root: Path, topic: Topic, listed: Mapping[Span, Add]) -> None:
+def keep_again(root: Path, topic: Topic, listed: Mapping[TableSpan, Add]) -> None:
     """Give second names back to tables that a log lists by them: copies of a storage may have lost them."""
     try:
         kept = set(os.listdir(root / table_dir(topic.name) / KEPT))  # noqa: PTH208 - names will do
@@ -123,7 +123,7 @@ def keep_again(root: Path, topic: Topic, listed: Mapping[Span, Add]) -> None:
         folder, _, name = add.path.rpartition("/")
         if folder == KEPT and name not in kept:
             with contextlib.suppress(NotFound):
-                keep_table(root, table_path(topic.name, *span))
+                retain_table(root, table_path(topic.name, *span))
 
 
 def log_metadata(

@@ -24,7 +24,7 @@ from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.directory import LOCK_NAME, scan_segment, scan_tables
 from seaweedmq.storage.store.faults import storage_failed
-from seaweedmq.storage.store.kept import keep
+from seaweedmq.storage.store.retained_tables import retain
 from seaweedmq.storage.tables.convert import Job, convert_logs
 
 CLAIM_PREFIX = ".claim-"
@@ -165,7 +165,7 @@ class DirectoryTarget:
         final = self._root / path
         with self._claimed(base, end):
             refuse_overlap(scan_tables(self._root, self._topic, [self._segment]), base, end, replaced)
-            is_kept = keep(self._root, made, path)
+            is_kept = retain(self._root, made, path)
             try:
                 file_io.publish(self._root, (made, final))
             except BaseException:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import IO
 
 from seaweedmq.codec.paths import table_path
-from seaweedmq.core.files.compaction import Merge
+from seaweedmq.core.files.compaction import TableMerge
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.store.memory import MemorySegmentStore
@@ -51,7 +51,7 @@ class MemoryTableConverter:
     async def compact(
         self, topic: Topic, tables: Sequence[SegmentFile], *, low_watermark: int = 0
     ) -> list[SegmentFile]:
-        merge = Merge(tables=tuple(tables), low_watermark=low_watermark)
+        merge = TableMerge(tables=tuple(tables), low_watermark=low_watermark)
         contents = {table.path: await self._store.open_input(table) for table in tables}
         sink = io.BytesIO()
         write_merge(sink, topic, merge, lambda table: contents[table.path], self._row_group_bytes)

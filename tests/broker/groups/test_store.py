@@ -18,7 +18,7 @@ from seaweedmq.errors import (
     Unavailable,
 )
 from seaweedmq.model.calls import DeleteTopic
-from seaweedmq.model.group_record import Committed, GroupRecord, MemberRecord, Owner
+from seaweedmq.model.group_record import CommittedOffset, GroupRecord, MemberRecord, SegmentOwner
 from seaweedmq.model.subscribe import EARLIEST
 from seaweedmq.ports import Delete, Put
 from tests.broker.bed import NAME, Bed, Host, story
@@ -34,13 +34,13 @@ def record(generation: int = 0) -> GroupRecord:
         horizon=1,
         generation=generation,
         members={"one": MemberRecord(incarnation=1, client="host")},
-        owners={0: Owner("one", generation)},
+        owners={0: SegmentOwner("one", generation)},
         crashes={},
     )
 
 
-def at(offset: int, **deliveries: int) -> Committed:
-    return Committed(offset=offset, deliveries={int(o[1:]): n for o, n in deliveries.items()}, at_us=1)
+def at(offset: int, **deliveries: int) -> CommittedOffset:
+    return CommittedOffset(offset=offset, deliveries={int(o[1:]): n for o, n in deliveries.items()}, at_us=1)
 
 
 def store_of(host: Host) -> GroupStore:
@@ -52,7 +52,7 @@ def store_of(host: Host) -> GroupStore:
     return GroupStore(host.meta, leader.election, GROUP, random.Random(1), record)
 
 
-async def created(host: Host, committed: dict[int, Committed]) -> GroupStore:
+async def created(host: Host, committed: dict[int, CommittedOffset]) -> GroupStore:
     store = store_of(host)
     await store.create(record(), committed, host.inspect.view.topic_revision(NAME))
     return store

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from seaweedmq import aio
-from seaweedmq.broker.leader.repair import Repairs
+from seaweedmq.broker.leader.repairer import Repairer
 from seaweedmq.broker.segment.log_file import create_log_file
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.codec.frame import HEADER_BYTES, stamp
@@ -156,7 +156,7 @@ async def test_a_replacement_that_was_decided_for_the_earlier_one_does_not_seal_
     await bed.topic(leader)
     late = Repair(segment=old, reason="it was decided before", stays=())
     leading = leader.inspect.leader
-    repairs = Repairs(metadata=leading.metadata, placement=leading.placement)
+    repairs = Repairer(metadata=leading.metadata, placement=leading.placement)
     await repairs.carry_out(leading.succession, late)
     await asyncio.sleep(1.0)
     assert [(s.id, s.is_open) for s in leader.inspect.view.segments[NAME].values()] == [(0, True)]

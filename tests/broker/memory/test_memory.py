@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seaweedmq.broker.memory.broker_memory import STREAM_BYTES, StreamMemory
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.memory.sending import Sending
-from seaweedmq.broker.memory.shares import STREAM_BYTES, StreamMemory
 from seaweedmq.codec.frame import HEADER_BYTES, split_frames, split_payload, stamp
 from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import DeadlineExceeded, ResourceExhausted, StorageFailed

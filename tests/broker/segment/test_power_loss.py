@@ -7,7 +7,7 @@ from contextlib import aclosing
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from seaweedmq.broker.segment.files import SegmentFiles
+from seaweedmq.broker.segment.segment_files import SegmentFiles
 from seaweedmq.codec.frame import HEADER_BYTES
 from seaweedmq.codec.logfile import decode_preamble
 from seaweedmq.core.files.retention import Listed, RetentionPolicy, expired_files

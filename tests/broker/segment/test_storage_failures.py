@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from seaweedmq.broker.segment import files
+from seaweedmq.broker.segment import segment_files
 from seaweedmq.errors import StaleMetadata, StorageFailed
 from seaweedmq.model.calls import AlterTopic
 from seaweedmq.model.files import FileKind
@@ -19,7 +19,7 @@ from tests.support.tracebacks import depth
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small writes and their fsyncs are calls of their own, as those of large ones are."""
-    monkeypatch.setattr(files, "SYNCED_WRITE_BYTES_MAX", 0)
+    monkeypatch.setattr(segment_files, "SYNCED_WRITE_BYTES_MAX", 0)
 
 
 async def stored_values(bed: Bed, count: int) -> list[bytes]:

@@ -8,7 +8,7 @@ import pytest
 
 from seaweedmq.codec.documents import topic_document
 from seaweedmq.codec.paths import TOPIC_DOCUMENT
-from seaweedmq.core.segment.fate import Stage
+from seaweedmq.core.segment.segment_lifecycle import SegmentStage
 from seaweedmq.errors import StaleMetadata, StorageFailed, Unavailable
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.publish import PublishAck
@@ -263,7 +263,7 @@ async def test_the_primary_of_a_topic_that_was_deleted_and_made_anew_acknowledge
     await publisher.send()
     assert isinstance(await publisher.stream.failure(), StorageFailed)
     await bed.store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(replace(topic, uid=topic.uid + 1))})
-    await bed.until(lambda: primary.inspect.segments[NAME, 0].stage is Stage.FENCED)
+    await bed.until(lambda: primary.inspect.segments[NAME, 0].stage is SegmentStage.FENCED)
     with pytest.raises(StaleMetadata):
         await primary.publisher()
     assert primary.inspect.segments[NAME, 0].log.committed == 4

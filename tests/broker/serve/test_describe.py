@@ -12,7 +12,7 @@ from seaweedmq.model.calls import (
     CreateTopic,
     DeleteTopic,
     SealSegment,
-    ToldTopics,
+    UpdatedTopics,
 )
 from seaweedmq.model.description import IDS_MAX, TopicDescription
 from seaweedmq.model.topic import TopicName, TopicSpec
@@ -50,10 +50,10 @@ async def test_who_waits_for_topics_hears_when_nothing_has_changed_and_which_are
     (host,) = await bed.cluster(1)
     known = await bed.topic(host)
     began = asyncio.get_running_loop().time()
-    assert await host.api.call(AwaitTopics((awaited(known),), 0.5)) == ToldTopics()
+    assert await host.api.call(AwaitTopics((awaited(known),), 0.5)) == UpdatedTopics()
     assert 0.5 <= asyncio.get_running_loop().time() - began < 1.0
     await host.api.call(DeleteTopic(NAME))
-    gone = ToldTopics(unknown=(known.topic.uid,))
+    gone = UpdatedTopics(unknown=(known.topic.uid,))
     assert await host.api.call(AwaitTopics((awaited(known),), 0.5)) == gone
     await host.api.call(CreateTopic(TopicSpec(name=NAME)))
     assert await host.api.call(AwaitTopics((awaited(known),), 0.5)) == gone, "that is another one"

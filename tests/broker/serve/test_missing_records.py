@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from seaweedmq.client.client import Client
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.subscribe.reading import SkippedRecords
+from seaweedmq.client.subscribe.topic_reader import SkippedRecords
 from seaweedmq.errors import DataLoss
 from seaweedmq.model.calls import AlterTopic, RaiseLowWatermark, SealSegment
 from seaweedmq.model.config import KIB

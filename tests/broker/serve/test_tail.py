@@ -7,7 +7,7 @@ import pytest
 
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.broker.serve.sealed_producers import SealedProducers
-from seaweedmq.broker.serve.tail import Losses, Standing, Tail
+from seaweedmq.broker.serve.tail import Losses, Tail, TailState
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.errors import NotFound, OutOfRange
 from seaweedmq.model.calls import DeleteTopic
@@ -44,7 +44,7 @@ async def tail_of(host: Host, bed: Bed, position: int = 0, segment: int = 0) -> 
 async def read(tail: Tail, bytes_max: int = 1 << 20) -> list[int]:
     """Base offsets of the frames up to where nothing more is to be had."""
     bases: list[int] = []
-    while await tail.look() is Standing.READABLE:
+    while await tail.look() is TailState.READABLE:
         if not await tail.ready():
             continue
         expected = tail.next_bytes(bytes_max)
@@ -78,7 +78,7 @@ async def test_every_frame_is_read_once_wherever_it_lies(bed: Bed, place: str, b
     assert bases[0] <= 9 < tail.position == 50
     assert bases == sorted(set(bases))
     assert bases[-5:] == [40, 42, 44, 46, 48]
-    assert await tail.look() is Standing.CAUGHT_UP
+    assert await tail.look() is TailState.CAUGHT_UP
     assert not tail.reads_files
     assert host.inspect.memory.reading.used == 0
 
@@ -93,7 +93,7 @@ async def test_nothing_that_is_not_committed_is_read(bed: Bed) -> None:
     await publisher.send(3)
     log = host.inspect.segments[NAME, 0].log
     while log.committed == 2:
-        assert await tail.look() is Standing.CAUGHT_UP
+        assert await tail.look() is TailState.CAUGHT_UP
         await tail.change()
     assert await read(tail) == [2]
 
@@ -113,7 +113,7 @@ async def test_one_wait_serves_many_segments_until_there_is_enough(bed: Bed) -> 
         while True:
             found = 0
             for tail in tails:
-                if await tail.look() is Standing.READABLE and await tail.ready():
+                if await tail.look() is TailState.READABLE and await tail.ready():
                     found += tail.next_bytes(1 << 20)
             if found >= bytes_min or bed.loop.time() >= until:
                 timer.cancel()
@@ -143,9 +143,9 @@ async def test_a_sealed_segment_has_an_end_on_every_broker(bed: Bed) -> None:
     await bed.until(lambda: 1 in other.inspect.view.segments[NAME])
     tail = await tail_of(other, bed)
     assert await read(tail) == [0, 2, 4]
-    assert await tail.look() is Standing.ENDED
+    assert await tail.look() is TailState.ENDED
     assert (tail.found.high_watermark, tail.found.segment.successors) == (6, (1,))
-    assert await (await tail_of(other, bed, 99)).look() is Standing.ENDED
+    assert await (await tail_of(other, bed, 99)).look() is TailState.ENDED
 
 
 @story
@@ -156,7 +156,7 @@ async def test_a_turn_that_is_offered_goes_to_who_needs_it_and_what_it_held_is_r
     evict(host)
     reading = host.inspect.memory.reading
     idle = await tail_of(host, bed)
-    assert await idle.look() is Standing.READABLE
+    assert await idle.look() is TailState.READABLE
     assert await idle.ready()
     assert idle.take(1) is not None
     assert idle.reads_files
@@ -179,7 +179,7 @@ async def test_what_leaves_memory_between_ready_and_take_is_read_from_files(bed:
     await bed.topic(host)
     await fill(await host.publisher(), 3)
     tail = await tail_of(host, bed)
-    assert await tail.look() is Standing.READABLE
+    assert await tail.look() is TailState.READABLE
     assert await tail.ready()
     assert not tail.reads_files
     evict(host)
@@ -218,7 +218,7 @@ async def test_what_retention_removed_is_named(bed: Bed) -> None:
     first, *_ = bed.files(FileKind.LOG)
     await bed.store.delete([first])
     tail = await tail_of(host, bed)
-    assert await tail.look() is Standing.READABLE
+    assert await tail.look() is TailState.READABLE
     with pytest.raises(OutOfRange, match="offset 0 was removed by retention, the lowest that is kept is"):
         await tail.ready()
     await tail.close()

@@ -17,7 +17,7 @@ import pytest
 
 import seaweedmq
 from seaweedmq import aio
-from seaweedmq.client.publish.sent import Sent
+from seaweedmq.client.publish.futures import RecordFuture
 from seaweedmq.errors import AlreadyExists, Closed, DeadlineExceeded, InvalidArgument, NotFound
 from tests.client.conftest import QUICK, environment
 from tests.client.fake_broker import FakeBroker, FakeCluster
@@ -74,7 +74,7 @@ def test_administration(client: seaweedmq.Client) -> None:
 def test_many_threads_send_through_one_publisher(client: seaweedmq.Client, cluster: FakeCluster) -> None:
     client.admin.create_topic(TOPIC, segments=2)
     with client.publisher(TOPIC) as publisher:
-        futures: list[list[Sent]] = [[] for _ in range(4)]
+        futures: list[list[RecordFuture]] = [[] for _ in range(4)]
 
         def send(number: int) -> None:
             futures[number] = [publisher.send(b"%d" % i, key=b"%d" % number) for i in range(5_000)]
@@ -288,7 +288,7 @@ def test_records_that_failed_are_not_kept_alive_by_their_futures(client: seaweed
     assert kept < 4_000_000
 
 
-def _raised(sent: Sent) -> BaseException | None:
+def _raised(sent: RecordFuture) -> BaseException | None:
     try:
         sent.result(10)
     except NotFound as error:
@@ -336,7 +336,7 @@ def test_closing_repeats_no_failure_that_was_told(cluster: FakeCluster) -> None:
         assert untold.done()
 
 
-def _raised_any(sent: Sent) -> BaseException | None:
+def _raised_any(sent: RecordFuture) -> BaseException | None:
     try:
         sent.result(10)
     except InvalidArgument as error:

@@ -13,9 +13,9 @@ import pytest
 from seaweedmq.client.cluster.cluster import AVOID_S, Cluster
 from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.errors import Closed, NotFound, Refused, Unavailable, Unsupported
+from seaweedmq.errors import Closed, ConnectionRefused, NotFound, Unavailable, Unsupported
 from seaweedmq.model.calls import DescribeTopic
-from seaweedmq.model.description import ALL, IDS_MAX, TopicDescription, Which
+from seaweedmq.model.description import ALL, IDS_MAX, SegmentSelection, TopicDescription
 from seaweedmq.model.topic import TopicName
 from tests.client.conftest import QUICK, environment
 from tests.client.fake_broker import FakeCluster
@@ -124,7 +124,7 @@ async def connect(errors: dict[str, Exception], config: ClientConfig) -> tuple[s
 
 
 async def test_where_nobody_listens_connecting_soon_ends_and_says_once_what_to_do() -> None:
-    refused = Refused("broker a:1 is out of reach (connection refused): check that it runs there, and retry")
+    refused = ConnectionRefused("broker a:1 is out of reach (connection refused): check that it runs there, and retry")
     config = ClientConfig(connect_timeout_s=5, connect_refused_s=0.1, backoff_s_max=0.05)
     text, took_s = await connect({"a:1": refused, "b:1": refused}, config)
     assert took_s < 1
@@ -138,7 +138,7 @@ async def test_where_nobody_listens_connecting_soon_ends_and_says_once_what_to_d
 @pytest.mark.parametrize("other", [None, Unavailable("no broker leads the cluster at the moment: try again")])
 async def test_while_one_address_may_yet_answer_connecting_goes_on(other: Exception | None) -> None:
     config = ClientConfig(connect_timeout_s=0.5, connect_refused_s=0.05, rpc_timeout_s=0.1, backoff_s_max=0.05)
-    errors: dict[str, Exception] = {"a:1": Refused("broker a:1 is out of reach")}
+    errors: dict[str, Exception] = {"a:1": ConnectionRefused("broker a:1 is out of reach")}
     text, took_s = await connect(errors | ({"b:1": other} if other else {}), config)
     assert took_s > 0.4
     assert text.count("heck that") == 1
@@ -146,7 +146,7 @@ async def test_while_one_address_may_yet_answer_connecting_goes_on(other: Except
 
 
 async def test_a_broker_that_begins_to_listen_meanwhile_is_found() -> None:
-    errors: dict[str, Exception] = {"a:1": Refused("nobody"), "b:1": Refused("nobody")}
+    errors: dict[str, Exception] = {"a:1": ConnectionRefused("nobody"), "b:1": ConnectionRefused("nobody")}
     dialer = failing(errors)
     status = SimpleNamespace(brokers=())
     cluster = Cluster(("a:1", "b:1"), dialer, environment(), ClientConfig(connect_refused_s=2.0, backoff_s_max=0.05))
@@ -165,7 +165,7 @@ async def test_a_broker_that_begins_to_listen_late_is_found_within_a_fifth_of_a_
 
     def refuse(_: str) -> Any:
         asked_at.append(asyncio.get_running_loop().time())
-        raise Refused("nobody listens yet")
+        raise ConnectionRefused("nobody listens yet")
 
     config = ClientConfig(connect_timeout_s=60, connect_refused_s=60, backoff_s_max=30)
     cluster = Cluster(("a:1",), cast(Any, SimpleNamespace(dial=refuse)), environment(), config)
@@ -194,7 +194,7 @@ class Pages:
 
     def __init__(self, *answers: TopicDescription) -> None:
         self.answers = list(answers)
-        self.asked: list[Which] = []
+        self.asked: list[SegmentSelection] = []
         self.uids: list[int] = []
 
     def dial(self, _: str) -> "Pages":
@@ -206,7 +206,7 @@ class Pages:
         return self.answers.pop(0)
 
 
-async def described(pages: Pages, which: Which = ALL) -> list[tuple[int, bool]]:
+async def described(pages: Pages, which: SegmentSelection = ALL) -> list[tuple[int, bool]]:
     cluster = Cluster(("a:1", "b:1"), cast(Any, pages), environment(), QUICK)
     found = await cluster.describe(NAME, which)
     assert found.more_above is None
@@ -222,7 +222,11 @@ async def test_pages_are_joined_as_of_the_first_whatever_happens_meanwhile() -> 
     )
     every = [(n, False) for n in (0, 1, 2, 4, 5)] + [(8, True), (9, True)]
     assert await described(pages) == every
-    assert pages.asked == [ALL, Which(open=False, sealed_above=1), Which(open=False, sealed_above=4)]
+    assert pages.asked == [
+        ALL,
+        SegmentSelection(open=False, sealed_above=1),
+        SegmentSelection(open=False, sealed_above=4),
+    ]
 
 
 async def test_pages_are_asked_for_of_the_topic_that_the_first_one_told_of() -> None:
@@ -256,7 +260,9 @@ async def test_a_page_of_a_broker_that_lags_is_asked_for_again() -> None:
 async def test_very_many_ids_are_asked_for_in_several_calls() -> None:
     ids = tuple(range(IDS_MAX + 1))
     pages = Pages(told(0), told(IDS_MAX))
-    assert await described(pages, Which(ids=ids)) == [(0, False)], "ids that are to come are none of this answer"
+    assert await described(pages, SegmentSelection(ids=ids)) == [(0, False)], (
+        "ids that are to come are none of this answer"
+    )
     assert [len(which.ids) for which in pages.asked] == [IDS_MAX, 1]
 
 

@@ -13,7 +13,7 @@ from seaweedmq import aio
 from seaweedmq.client.client import Client
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.group.dead_letter import DeadLetter, DeadLetters
-from seaweedmq.client.subscribe.messages import Arrived, Message, Origin
+from seaweedmq.client.subscribe.messages import FetchedRows, Message, Origin
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
 from seaweedmq.core.group.events import Reset
 from seaweedmq.core.member.acks import Ledger
@@ -181,7 +181,7 @@ async def test_what_is_acknowledged_in_the_last_moment_is_not_delivered_again(
         await one.commit()
         position = Ledger.position
 
-        def position_and_then_acknowledge(ledger: Ledger[Arrived]) -> int | None:
+        def position_and_then_acknowledge(ledger: Ledger[FetchedRows]) -> int | None:
             found = position(ledger)
             for message in held.values():
                 message.ack()  # as another thread may

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from seaweedmq.client.group import finish as stop
-from seaweedmq.client.group.finish import until_finished
+from seaweedmq.client.group.completion import wait_finished
 from seaweedmq.errors import NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.groups import GroupDescription
@@ -44,7 +44,7 @@ async def finish(views: Views, *groups: SeaweedMQError) -> None:
 
     cluster: Any = SimpleNamespace(call=call)
     async with asyncio.timeout(5):
-        await until_finished(cluster, "billing", NAME, views.description, STOPS, lambda: True)
+        await wait_finished(cluster, "billing", NAME, views.description, STOPS, lambda: True)
 
 
 @pytest.fixture(autouse=True)

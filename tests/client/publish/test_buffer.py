@@ -10,8 +10,8 @@ import pytest
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.batch import Batch
 from seaweedmq.client.publish.buffer import RecordBuffer, Work
+from seaweedmq.client.publish.futures import RecordFuture
 from seaweedmq.client.publish.promise import BatchPromise
-from seaweedmq.client.publish.sent import Sent
 
 Found = list[tuple[bytes | None, bytes]]
 
@@ -76,7 +76,7 @@ class Hooked(list[Any]):
             hook()
 
 
-def check(loop: Loop, sent: list[tuple[bytes | None, bytes, Sent]]) -> None:
+def check(loop: Loop, sent: list[tuple[bytes | None, bytes, RecordFuture]]) -> None:
     loop.cut()
     loop.settle()
     assert sorted(loop.records, key=repr) == sorted([(key, value) for key, value, _ in sent], key=repr)
@@ -169,7 +169,7 @@ def test_a_signal_handler_that_sends_in_the_middle_of_a_send_mixes_nothing_up(mo
 @pytest.mark.usefixtures("hasty_threads")
 def test_threads_send_while_another_cuts_all_the_time(threads: int) -> None:
     loop = Loop()
-    sent: list[list[tuple[bytes | None, bytes, Sent]]] = [[] for _ in range(threads)]
+    sent: list[list[tuple[bytes | None, bytes, RecordFuture]]] = [[] for _ in range(threads)]
 
     def send(thread: int) -> None:
         for number in range(12_000):

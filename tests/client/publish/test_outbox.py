@@ -9,7 +9,7 @@ import pytest
 
 from seaweedmq.client.publish.framing import FRAME_BYTES_MAX
 from seaweedmq.client.publish.outbox import AHEAD_BYTES, Action, Deliver, Outbox, Reopen, SendLimits
-from seaweedmq.client.publish.outgoing import Acked, Failed
+from seaweedmq.client.publish.outgoing_frame import FrameAcked, FrameFailed
 from seaweedmq.client.publish.promise import Positions
 from seaweedmq.client.publish.rows import Rows
 from seaweedmq.codec.frame import FLAG_KEY, decode_header, split_frames
@@ -98,9 +98,9 @@ def told(actions: Iterable[Action]) -> list[str]:
     lines = []
     for action in actions:
         match action:
-            case Acked(positions, _, number, base_offset):
+            case FrameAcked(positions, _, number, base_offset):
                 lines.append(f"acked {list(positions)} in {number} at {base_offset}")
-            case Failed(positions, _, error):
+            case FrameFailed(positions, _, error):
                 lines.append(f"failed {list(positions)}: {type(error).__name__}")
             case Deliver(number):
                 lines.append(f"deliver {number}")

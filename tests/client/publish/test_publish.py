@@ -12,10 +12,10 @@ import pytest
 from seaweedmq.client.client import Client
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.publish import outbox
-from seaweedmq.client.publish.lane import UNTOLD_S
+from seaweedmq.client.publish.futures import RecordFuture
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.publish.receipts import Receipt
-from seaweedmq.client.publish.sent import Sent
+from seaweedmq.client.publish.segment_sender import UNACKNOWLEDGED_S
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, NotFound, OutOfRange, Unavailable
@@ -61,7 +61,9 @@ def check_story(cluster: FakeCluster, sent: dict[bytes, tuple[bytes, Receipt]]) 
         assert numbers == sorted(numbers)
 
 
-async def send_all(publisher: Publisher, first: int, count: int, keys: int = 40) -> list[tuple[bytes, bytes, Sent]]:
+async def send_all(
+    publisher: Publisher, first: int, count: int, keys: int = 40
+) -> list[tuple[bytes, bytes, RecordFuture]]:
     out = []
     for number in range(first, first + count):
         key = b"key-%d" % (number * 7919 % keys)
@@ -70,7 +72,7 @@ async def send_all(publisher: Publisher, first: int, count: int, keys: int = 40)
     return out
 
 
-async def receipts(sent: list[tuple[bytes, bytes, Sent]]) -> dict[bytes, tuple[bytes, Receipt]]:
+async def receipts(sent: list[tuple[bytes, bytes, RecordFuture]]) -> dict[bytes, tuple[bytes, Receipt]]:
     return {value: (key, await future) for key, value, future in sent}
 
 
@@ -164,7 +166,7 @@ async def test_order_and_exactly_once_through_splits_merges_and_dead_brokers(
 ) -> None:
     rng = random.Random(seed)
     await client.admin.create_topic(TOPIC, segments=2)
-    sent: list[tuple[bytes, bytes, Sent]] = []
+    sent: list[tuple[bytes, bytes, RecordFuture]] = []
     number = 0
     async with client.publisher(TOPIC, linger_s=0.0, batch_bytes=2_000) as publisher:
         for _ in range(25):
@@ -591,7 +593,7 @@ async def test_a_publisher_asks_where_to_go_on_if_nobody_tells(
         sent = await publisher.send(b"second")
         await asyncio.sleep(0.1)
         (second,) = cluster.seal(TOPIC, 0)
-        assert (await asyncio.wait_for(sent, 2 * UNTOLD_S)).segment == second
+        assert (await asyncio.wait_for(sent, 2 * UNACKNOWLEDGED_S)).segment == second
 
 
 async def test_a_publisher_that_closes_leaves_no_question_behind(

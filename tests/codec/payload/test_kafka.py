@@ -9,7 +9,7 @@ from xxhash import xxh3_64_intdigest
 
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.codec.kafka.batch import check_batch, frame_of_batch, with_append_time
-from seaweedmq.codec.kafka.refusals import BatchRefused
+from seaweedmq.codec.kafka.batch_errors import InvalidBatch
 from seaweedmq.codec.payload import optional
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA, clip_frame, decode_frame, full_batch, validate_payload
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
@@ -118,7 +118,7 @@ def test_a_payload_is_a_batch_and_nothing_else() -> None:
             validate_payload(header, memoryview(payload), None)
     damaged = bytearray(whole)
     damaged[70] ^= 1
-    with pytest.raises(BatchRefused, match="CRC"):
+    with pytest.raises(InvalidBatch, match="CRC"):
         validate_payload(frame.header, memoryview(damaged), None)
 
 

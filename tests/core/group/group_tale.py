@@ -3,30 +3,30 @@
 from dataclasses import replace
 
 from seaweedmq.core.group.events import (
-    Broke,
     Changed,
     Committing,
     Event,
     Goodbye,
+    GroupLimits,
     Learned,
-    Left,
-    Limits,
+    MemberLeft,
     Opened,
     Outcome,
     Released,
     Reply,
     Reset,
-    TimePassed,
+    StreamLost,
+    Tick,
 )
-from seaweedmq.core.group.machine import Group
-from seaweedmq.model.group_record import Committed, GroupRecord
+from seaweedmq.core.group.group_state_machine import GroupStateMachine
+from seaweedmq.model.group_record import CommittedOffset, GroupRecord
 from seaweedmq.model.groups import GroupAssignment, GroupCommit, GroupCommitted, Position
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.subscribe import EARLIEST, Start
 from seaweedmq.model.topic import TopicName
 
-LIMITS = Limits(session_timeout_s=6, revoke_timeout_s=300, rebalance_delay_s=0.2, members_max=5, detection_s=2.5)
+LIMITS = GroupLimits(session_timeout_s=6, revoke_timeout_s=300, rebalance_delay_s=0.2, members_max=5, detection_s=2.5)
 TOPIC = TopicName("shop", "orders")
 
 
@@ -47,7 +47,9 @@ def segment(number: int, *predecessors: int, start: int = 0, end: int | None = N
 class Tale:
     """A group of a topic with so many open segments. Every method returns what came of it, as lines."""
 
-    def __init__(self, segments: int = 0, *more: Segment, start: Start = EARLIEST, limits: Limits = LIMITS) -> None:
+    def __init__(
+        self, segments: int = 0, *more: Segment, start: Start = EARLIEST, limits: GroupLimits = LIMITS
+    ) -> None:
         self.limits = limits
         self.now = 0.0
         self.segments = {s.id: s for s in [*map(segment, range(segments)), *more]}
@@ -55,8 +57,8 @@ class Tale:
         self.record = GroupRecord(
             topic_uid=7, start=start, horizon=self.horizon, generation=0, members={}, owners={}, crashes={}
         )
-        self.committed: dict[int, Committed] = {}
-        self.group = Group(self.record, {}, self.limits, self.now)
+        self.committed: dict[int, CommittedOffset] = {}
+        self.group = GroupStateMachine(self.record, {}, self.limits, self.now)
         self.streams: dict[str, int] = {}
         self.speakers: dict[int, str] = {}
         self.begin()
@@ -108,10 +110,10 @@ class Tale:
         return self.does(Opened(stream=stream, member=member, incarnation=incarnation, client="host", held=held or {}))
 
     def breaks(self, member: str) -> list[str]:
-        return self.does(Broke(self.streams[member]))
+        return self.does(StreamLost(self.streams[member]))
 
     def leaves(self, member: str) -> list[str]:
-        return self.does(Left(self.streams[member]))
+        return self.does(MemberLeft(self.streams[member]))
 
     def releases(self, member: str, **segments: int) -> list[str]:
         """``_3=1``: segment 3 of generation 1."""
@@ -151,7 +153,7 @@ class Tale:
         until, lines = self.now + seconds, list[str]()
         while (wake_at := self.group.wake_at) is not None and wake_at <= until:
             self.now = wake_at
-            lines += self.does(TimePassed())
+            lines += self.does(Tick())
         self.now = until
         return lines
 
@@ -167,5 +169,5 @@ class Tale:
 
     def leader_dies(self) -> list[str]:
         """Another one reads what was persisted and goes on."""
-        self.group = Group(self.record, self.committed, self.limits, self.now)
+        self.group = GroupStateMachine(self.record, self.committed, self.limits, self.now)
         return self.begin()

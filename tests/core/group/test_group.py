@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from seaweedmq.core.group.description import describe
-from seaweedmq.core.group.events import Deleted, Outcome, TimePassed
+from seaweedmq.core.group.events import Deleted, Outcome, Tick
 from seaweedmq.errors import NotFound
 from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind
 from tests.core.group.group_tale import LIMITS, TOPIC, Tale, segment
@@ -482,5 +482,5 @@ def test_a_description_shows_owners_and_lag() -> None:
 
 def test_outcomes_add_up() -> None:
     tale = Tale(1)
-    first = tale.group.handle(TimePassed(), 1)
+    first = tale.group.handle(Tick(), 1)
     assert first == Outcome() == first.then(Outcome())

@@ -16,23 +16,23 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from seaweedmq.core.group.events import (
-    Broke,
     Changed,
     Committing,
     Event,
     Goodbye,
     Learned,
-    Left,
+    MemberLeft,
     Opened,
     Outcome,
     Released,
     Reply,
     Reset,
-    TimePassed,
+    StreamLost,
+    Tick,
 )
-from seaweedmq.core.group.machine import Group
+from seaweedmq.core.group.group_state_machine import GroupStateMachine
 from seaweedmq.errors import Fenced
-from seaweedmq.model.group_record import Committed, GroupRecord
+from seaweedmq.model.group_record import CommittedOffset, GroupRecord
 from seaweedmq.model.groups import GroupAssignment, GroupCommit, GroupCommitted, GroupReply, Position
 from seaweedmq.model.segment import SegmentState
 from seaweedmq.model.subscribe import EARLIEST
@@ -78,7 +78,7 @@ class Members(RuleBasedStateMachine):
         self.record = GroupRecord(
             topic_uid=7, start=EARLIEST, horizon=3, generation=0, members={}, owners={}, crashes={}
         )
-        self.committed: dict[int, Committed] = {}
+        self.committed: dict[int, CommittedOffset] = {}
         self.actors: list[Actor] = []
         self.speakers: dict[int, Actor] = {}
         self.grants: list[Grant] = []
@@ -93,7 +93,7 @@ class Members(RuleBasedStateMachine):
 
     def lead(self) -> None:
         self.forget_what_is_over()
-        self.group = Group(self.record, self.committed, LIMITS, self.now)
+        self.group = GroupStateMachine(self.record, self.committed, LIMITS, self.now)
         self.leader_since = self.now
         for actor in self.actors:
             self.lose_stream(actor)
@@ -252,7 +252,7 @@ class Members(RuleBasedStateMachine):
         stream = actor.stream
         self.lose_stream(actor)
         if noticed and stream is not None:
-            self.handle(Broke(stream))
+            self.handle(StreamLost(stream))
         elif not noticed:
             self.open(actor)
 
@@ -269,7 +269,7 @@ class Members(RuleBasedStateMachine):
         actor = self.pick(pick)
         self.bury(actor)
         if actor.stream is not None:
-            self.handle(Broke(actor.stream))
+            self.handle(StreamLost(actor.stream))
 
     @precondition(lambda self: len(self.actors) > 2)
     @rule(pick=PICK)
@@ -277,7 +277,7 @@ class Members(RuleBasedStateMachine):
         actor = self.pick(pick)
         if actor.stream is not None:
             self.bury(actor)
-            self.handle(Left(actor.stream))
+            self.handle(MemberLeft(actor.stream))
 
     @precondition(lambda self: self.actors)
     @rule(pick=PICK)
@@ -343,7 +343,7 @@ class Members(RuleBasedStateMachine):
         until = self.now + seconds
         while (wake_at := self.group.wake_at) is not None and wake_at <= until:
             self.now = max(self.now, wake_at)
-            self.handle(TimePassed())
+            self.handle(Tick())
         self.now = until
 
     @rule(seconds=st.sampled_from([0.3, 1]))
@@ -399,7 +399,7 @@ class Members(RuleBasedStateMachine):
             assert living[owner.member].believes[number] == owner.generation
         shares = [len(a.believes) for a in living.values()]
         assert max(shares, default=0) - min(shares, default=0) <= 1
-        assert self.group.handle(TimePassed(), self.now) == Outcome()
+        assert self.group.handle(Tick(), self.now) == Outcome()
         assert self.group.wake_at is None
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass, field
 
-from seaweedmq.core.kafka.classic_events import Commit, Heartbeat, Join, Leave, Leaving, Limits, Sync
+from seaweedmq.core.kafka.classic_events import CommitOffsets, CoordinatorLimits, Heartbeat, Join, Leave, Leaving, Sync
 
 Answer = tuple[object, ...]
 
@@ -30,7 +30,7 @@ class Someone:
 
 @dataclass
 class Model:
-    limits: Limits
+    limits: CoordinatorLimits
     now: float = 0.0
     phase: str = "Empty"
     generation: int = 0
@@ -214,7 +214,7 @@ class Model:
         self.drop(who)
         return "NONE"
 
-    def ask_commit(self, commit: Commit) -> None:
+    def ask_commit(self, commit: CommitOffsets) -> None:
         who = self.of(commit.member)
         problem: str | None = None
         if not self.exists:

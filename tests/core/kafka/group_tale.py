@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from seaweedmq.core.kafka.classic_events import (
-    Commit,
+    CommitOffsets,
     CommitReply,
-    DeleteGroup,
+    CoordinatorLimits,
     DeleteGroupReply,
     DeleteOffsets,
     DeleteOffsetsReply,
@@ -23,21 +23,21 @@ from seaweedmq.core.kafka.classic_events import (
     Leave,
     LeaveReply,
     Leaving,
-    Limits,
     OffsetToCommit,
     Partition,
+    RemoveGroup,
     Reply,
     ShardEvent,
     Sync,
     SyncReply,
-    TimePassed,
+    Tick,
     TopicsDeleted,
 )
 from seaweedmq.core.kafka.shard_state import GroupShard
 from seaweedmq.core.kafka.state_memory import StateMemory
 from seaweedmq.model.kafka_groups import DescribedGroup, GroupError, ShardRecord
 
-LIMITS = Limits(members_max=4)
+LIMITS = CoordinatorLimits(members_max=4)
 AT_MS = 1_700_000_000_000
 """Wall clock at second 0 of a tale."""
 
@@ -63,7 +63,7 @@ class Person:
 class Tale:
     """Every method returns what was said because of it, as lines."""
 
-    limits: Limits = LIMITS
+    limits: CoordinatorLimits = LIMITS
     group: str = "g"
     now: float = 0.0
     ahead_s: float = 0.0
@@ -193,7 +193,7 @@ class Tale:
         person = self.person(name)
         return self.asks(
             name,
-            Commit(
+            CommitOffsets(
                 token=0,
                 group=self.group,
                 member="" if simple else person.member,
@@ -212,7 +212,7 @@ class Tale:
         return self.asks("admin", DeleteOffsets(0, self.group, partitions))
 
     def deletes_group(self) -> list[str]:
-        return self.asks("admin", DeleteGroup(0, self.group))
+        return self.asks("admin", RemoveGroup(0, self.group))
 
     def loses_topic(self, topic: str) -> list[str]:
         return self.does(TopicsDeleted({topic: None}))
@@ -231,7 +231,7 @@ class Tale:
             at = min(until, beat_at if alive else until, until if wake_at is None else max(wake_at, self.now))
             self.now = at
             if wake_at is not None and wake_at <= at:
-                lines += self.does(TimePassed())
+                lines += self.does(Tick())
             elif alive and at == beat_at and at < until:
                 beat_at += 1
                 lines += [line for name in alive for line in self.beats(name) if not line.endswith(": alive")]
@@ -250,7 +250,7 @@ class Tale:
     # --- how it is told
 
     def asks(
-        self, who: str, event: Join | Sync | Heartbeat | Leave | Commit | DeleteOffsets | DeleteGroup
+        self, who: str, event: Join | Sync | Heartbeat | Leave | CommitOffsets | DeleteOffsets | RemoveGroup
     ) -> list[str]:
         self.tokens += 1
         self.asked[self.tokens] = who

@@ -10,15 +10,15 @@ from seaweedmq.core.kafka.fetch_session import (
     Exchange,
     FetchSessions,
     PartitionKey,
+    RequestedPartition,
+    SentPartition,
     SessionProblem,
     SessionRefused,
-    Told,
-    Wanted,
     epoch_after,
 )
 
 A, B, C = ("orders", 0), ("orders", 1), ("bills", 0)
-NOTHING_NEW = Told(high_watermark=10, log_start=0)
+NOTHING_NEW = SentPartition(high_watermark=10, log_start=0)
 
 
 def sessions(limit: int = 10, partitions_max: int = 100) -> FetchSessions:
@@ -26,12 +26,12 @@ def sessions(limit: int = 10, partitions_max: int = 100) -> FetchSessions:
     return FetchSessions(lambda: next(numbers), limit, partitions_max)
 
 
-def wants(*keys: PartitionKey, offset: int = 0) -> dict[PartitionKey, Wanted]:
-    return {key: Wanted(offset, 1_000, -1) for key in keys}
+def wants(*keys: PartitionKey, offset: int = 0) -> dict[PartitionKey, RequestedPartition]:
+    return {key: RequestedPartition(offset, 1_000, -1) for key in keys}
 
 
 def named(
-    exchange: Exchange, told: Told = NOTHING_NEW, *, with_records: Iterable[PartitionKey] = ()
+    exchange: Exchange, told: SentPartition = NOTHING_NEW, *, with_records: Iterable[PartitionKey] = ()
 ) -> list[PartitionKey]:
     """The partitions that a reply names."""
     return [
@@ -54,9 +54,9 @@ def test_a_session_names_what_changed() -> None:
     first = mine.begin(0, 0, wants(A, B), (), 0.0)
     assert (first.session_id, named(first)) == (100, [A, B])
     assert named(mine.begin(100, 1, {}, (), 1.0)) == []
-    assert named(mine.begin(100, 2, {}, (), 2.0), Told(11, 0)) == [A, B]
-    assert named(mine.begin(100, 3, {}, (), 3.0), Told(11, 5)) == [A, B]
-    assert named(mine.begin(100, 4, {}, (), 4.0), Told(11, 5), with_records=[B]) == [B]
+    assert named(mine.begin(100, 2, {}, (), 2.0), SentPartition(11, 0)) == [A, B]
+    assert named(mine.begin(100, 3, {}, (), 3.0), SentPartition(11, 5)) == [A, B]
+    assert named(mine.begin(100, 4, {}, (), 4.0), SentPartition(11, 5), with_records=[B]) == [B]
 
 
 def test_who_got_records_is_served_last_next_time() -> None:

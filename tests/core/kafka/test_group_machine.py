@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from seaweedmq.core.kafka.classic_events import (
-    Commit,
+    CommitOffsets,
     CommitReply,
-    DeleteGroup,
+    CoordinatorLimits,
     DeleteGroupReply,
     DeleteOffsetsReply,
     Heartbeat,
@@ -29,20 +29,20 @@ from seaweedmq.core.kafka.classic_events import (
     Leave,
     LeaveReply,
     Leaving,
-    Limits,
     OffsetToCommit,
+    RemoveGroup,
     Reply,
     ShardEvent,
     Sync,
     SyncReply,
-    TimePassed,
+    Tick,
 )
 from seaweedmq.core.kafka.shard_state import GroupShard
 from seaweedmq.core.kafka.state_memory import StateMemory
 from seaweedmq.model.kafka_groups import GroupMetadataRecord, ShardRecord
 from tests.core.kafka.group_model import Answer, Model
 
-LIMITS = Limits(members_max=4, new_member_join_ms=90_000, offsets_check_ms=10**12)
+LIMITS = CoordinatorLimits(members_max=4, new_member_join_ms=90_000, offsets_check_ms=10**12)
 PROTOCOLS = st.sampled_from(
     [
         (("range", b"1"),),
@@ -122,7 +122,7 @@ class Groups(RuleBasedStateMachine):
                 if everybody:
                     assert self.generations.setdefault((self.term, generation), leader) == leader
 
-    def asks(self, event: Join | Sync | Heartbeat | Leave | Commit) -> None:
+    def asks(self, event: Join | Sync | Heartbeat | Leave | CommitOffsets) -> None:
         self.open.add(event.token)
         match event:
             case Join():
@@ -133,7 +133,7 @@ class Groups(RuleBasedStateMachine):
                 self.model.ask_heartbeat(event)
             case Leave():
                 self.model.ask_leave(event)
-            case Commit():
+            case CommitOffsets():
                 self.model.ask_commit(event)
         self.hands(event)
 
@@ -244,7 +244,7 @@ class Groups(RuleBasedStateMachine):
         member, instance = ("", None) if simple else self.ids[-1 - pick % len(self.ids)]
         token = self.tick()
         self.asks(
-            Commit(
+            CommitOffsets(
                 token=token,
                 group="g",
                 member=member,
@@ -266,7 +266,7 @@ class Groups(RuleBasedStateMachine):
             self.model = Model(LIMITS, self.now)
             self.term += 1
         self.model.said.append((token, ("delete", answer)))
-        self.hands(DeleteGroup(token, "g"))
+        self.hands(RemoveGroup(token, "g"))
 
     # --- time and failures
 
@@ -279,7 +279,7 @@ class Groups(RuleBasedStateMachine):
             self.wake_until(at, strictly=True)
             self.now = self.model.now = at
             self.model.pass_time()
-            self.hands(TimePassed())
+            self.hands(Tick())
         self.wake_until(until, strictly=False)
         self.now = self.model.now = until
 
@@ -287,7 +287,7 @@ class Groups(RuleBasedStateMachine):
         """The shard may wake for nothing, the model does not: a session that ends while its member waits."""
         while (at := self.shard.wake_at) is not None and (at < until or (at == until and not strictly)):
             self.now = at
-            self.hands(TimePassed())
+            self.hands(Tick())
 
     @rule()
     def the_coordinator_fails(self) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from seaweedmq.core.kafka.classic_events import Limits
+from seaweedmq.core.kafka.classic_events import CoordinatorLimits
 from seaweedmq.core.kafka.state_memory import StateMemory
 from tests.core.kafka.group_tale import LIMITS, Tale
 
@@ -46,7 +46,7 @@ def test_what_a_shard_loads_counts_above_the_bound() -> None:
 
 def test_small_members_count_as_what_their_objects_take() -> None:
     memory = StateMemory(1 << 20)
-    tale = Tale(replace(Limits(), rebalance_delay_ms=0), memory=memory)
+    tale = Tale(replace(CoordinatorLimits(), rebalance_delay_ms=0), memory=memory)
     for number in range(20):
         tale.enters(f"m{number}")
     assert memory.used >= 3_000 + 20 * 800

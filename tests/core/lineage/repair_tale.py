@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from seaweedmq.core.lineage.allocation import Candidate, place
 from seaweedmq.core.lineage.repair import Repair, reinforcements, repairs
-from seaweedmq.core.lineage.topology import Sealing, new_topic, succeed
+from seaweedmq.core.lineage.topology import SegmentEnd, new_topic, succeed
 from seaweedmq.model.segment import SegmentId
 from seaweedmq.model.topic import TopicName, TopicSpec
 
@@ -83,7 +83,7 @@ class Tale:
             tie=lambda: 0.0,
             wish=repair.stays,
         )
-        sealing = Sealing(segment=repair.segment, end_offset=repair.segment.start_offset + 10, epoch=2, sequences=())
+        sealing = SegmentEnd(segment=repair.segment, end_offset=repair.segment.start_offset + 10, epoch=2, sequences=())
         change = succeed(self.topic, [sealing], ranges=[repair.segment.slots], placement=[replicas], now_us=0)
         self.topic = change.topic
         self.segments |= {segment.id: segment for segment in change.segments}

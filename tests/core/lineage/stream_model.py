@@ -13,8 +13,8 @@ from itertools import pairwise
 
 import pytest
 
-from seaweedmq.core.lineage.batches import Range, between, cut, tasks
-from seaweedmq.core.lineage.frontier import Frontier, Lineage, Records, Walk, advanced, beginning
+from seaweedmq.core.lineage.batch_ranges import Range, between, cut, tasks
+from seaweedmq.core.lineage.frontier import Frontier, FrontierWalk, LineageGraph, RecordLimit, advanced, beginning
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import TopicName
@@ -87,8 +87,8 @@ class Source:
         for lo, hi in pairwise(bounds):
             self._open(KeyRange(lo, hi), 0, ())
 
-    def lineage(self) -> Lineage:
-        return Lineage(stored.as_segment() for stored in self.segments.values())
+    def lineage(self) -> LineageGraph:
+        return LineageGraph(stored.as_segment() for stored in self.segments.values())
 
     def open(self) -> list[Stored]:
         return sorted((s for s in self.segments.values() if s.end is None), key=lambda s: s.slots.lo)
@@ -217,17 +217,17 @@ def uncommitted_ends(source: Source) -> Mapping[int, int]:
 
 def enter_early(patch: pytest.MonkeyPatch) -> None:
     """Broken: successors enter a frontier before their predecessors are read to their end."""
-    is_finished, leave = Walk._is_finished, Walk._leave  # noqa: SLF001 - what is broken here
+    is_finished, leave = FrontierWalk._is_finished, FrontierWalk._leave  # noqa: SLF001 - what is broken here
 
-    def is_begun(self: Walk, segment: int) -> bool:
+    def is_begun(self: FrontierWalk, segment: int) -> bool:
         return segment in self.offsets or is_finished(self, segment)
 
-    def leave_if_finished(self: Walk, segment: int) -> None:
+    def leave_if_finished(self: FrontierWalk, segment: int) -> None:
         if is_finished(self, segment):
             leave(self, segment)
 
-    patch.setattr(Walk, "_is_finished", is_begun)
-    patch.setattr(Walk, "_leave", leave_if_finished)
+    patch.setattr(FrontierWalk, "_is_finished", is_begun)
+    patch.setattr(FrontierWalk, "_leave", leave_if_finished)
 
 
 @dataclass
@@ -258,7 +258,7 @@ class Query:
             self.offsets.append(written(beginning(self.source.lineage(), {})))
         if self.committed == len(self.offsets) - 1:
             start = frontier(self.offsets[-1])
-            limit = None if self.limit is None else Records(self.limit)
+            limit = None if self.limit is None else RecordLimit(self.limit)
             end = advanced(self.source.lineage(), start, self.ends(self.source), limit, self.serial_max)
             if written(end) == self.offsets[-1]:
                 return False

@@ -17,9 +17,9 @@ from seaweedmq.core.lineage.reconstruction import (
     reconstruct,
     unsealed,
 )
-from seaweedmq.core.lineage.topology import Change, Sealing, new_topic, succeed, with_partitions
+from seaweedmq.core.lineage.topology import MetadataChange, SegmentEnd, new_topic, succeed, with_partitions
 from seaweedmq.errors import Corrupt
-from seaweedmq.model.ring import is_partition
+from seaweedmq.model.ring import covers_ring
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName, TopicSpec
 
@@ -47,7 +47,7 @@ class History:
         history.take(change)
         return history
 
-    def take(self, change: Change) -> None:
+    def take(self, change: MetadataChange) -> None:
         self.topic = change.topic
         self.segments |= {segment.id: segment for segment in change.segments}
         self.versions.append((self.topic, tuple(self.segments.values())))
@@ -63,7 +63,7 @@ class History:
 
     def replace(self, parents: Sequence[Segment], ranges: Sequence[object]) -> None:
         sealings = [
-            Sealing(segment=p, end_offset=self.ends.get(p.id, p.start_offset), epoch=p.epoch, sequences=())
+            SegmentEnd(segment=p, end_offset=self.ends.get(p.id, p.start_offset), epoch=p.epoch, sequences=())
             for p in parents
         ]
         placement = [("b-2",)] * len(ranges)
@@ -116,7 +116,7 @@ def rebuilt(history: History, topic_at: int, lineage_at: int, *, known_at: int |
 def check(history: History, found: Reconstructed) -> None:
     """Assert the promises of a recovered lineage."""
     segments = {segment.id: segment for segment in found.segments}
-    assert is_partition([s.slots for s in found.segments if s.is_open], found.topic.ring)
+    assert covers_ring([s.slots for s in found.segments if s.is_open], found.topic.ring)
     assert history.files.keys() <= segments.keys(), "every record is reachable"
     for number in history.files:
         truth, mine = history.segments[number], segments[number]

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from seaweedmq.core.lineage.batches import Range
-from seaweedmq.core.lineage.frontier import Frontier, Lineage, Walk
+from seaweedmq.core.lineage.batch_ranges import Range
+from seaweedmq.core.lineage.frontier import Frontier, FrontierWalk, LineageGraph
 from tests.core.lineage.stream_model import Broken, Query, enter_early, plan_by_offsets, run, uncommitted_ends
 
 SEEDS = range(100)
@@ -80,21 +80,21 @@ def test_successors_that_enter_before_their_predecessors_end_are_found(monkeypat
 
 
 def test_segments_that_leave_once_they_end_are_found_to_be_read_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    def leave(self: Walk, segment: int) -> None:
+    def leave(self: FrontierWalk, segment: int) -> None:
         self.offsets.pop(segment, None)
         self._passed.add(segment)
 
-    move = Walk.move
+    move = FrontierWalk.move
 
-    def move_and_leave(self: Walk, segment: int, offset: int) -> None:
+    def move_and_leave(self: FrontierWalk, segment: int, offset: int) -> None:
         move(self, segment, offset)
         if self._lineage.is_end(segment, offset):
             leave(self, segment)
 
-    monkeypatch.setattr(Walk, "move", move_and_leave)
+    monkeypatch.setattr(FrontierWalk, "move", move_and_leave)
     assert caught()
 
 
 def test_a_frontier_that_knows_no_ancestors_is_found_to_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Lineage, "ancestors", lambda self, segments: set())
+    monkeypatch.setattr(LineageGraph, "ancestors", lambda self, segments: set())
     assert caught()

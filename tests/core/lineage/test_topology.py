@@ -14,8 +14,8 @@ from seaweedmq.core.lineage.topology import (
     SEALED_SEQUENCES_MAX,
     SEGMENT_IDS,
     SEGMENTS_PER_TOPIC_MAX,
-    Change,
-    Sealing,
+    MetadataChange,
+    SegmentEnd,
     altered,
     check_spec,
     new_topic,
@@ -23,14 +23,14 @@ from seaweedmq.core.lineage.topology import (
     with_partitions,
 )
 from seaweedmq.errors import InvalidArgument, ResourceExhausted
-from seaweedmq.model.ring import WHOLE_RING, KeyRange, is_partition
+from seaweedmq.model.ring import WHOLE_RING, KeyRange, covers_ring
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
 from seaweedmq.model.topic import PARTITIONS_MAX, Durability, Scaling, TopicChange, TopicName, TopicSpec
 
 NAME = TopicName("shop", "orders")
 
 
-def created(segments: int = 1, **more: object) -> Change:
+def created(segments: int = 1, **more: object) -> MetadataChange:
     spec = TopicSpec(name=NAME, segments=segments, **more)  # type: ignore[arg-type]
     return new_topic(spec, uid=1, now_us=5, placement=[("b-1",)] * segments)
 
@@ -38,7 +38,7 @@ def created(segments: int = 1, **more: object) -> Change:
 @given(segments=st.integers(1, SEGMENTS_PER_TOPIC_MAX))
 def test_the_segments_of_a_new_topic_cut_the_ring_evenly(segments: int) -> None:
     change = created(segments)
-    assert is_partition((s.slots for s in change.segments), WHOLE_RING)
+    assert covers_ring((s.slots for s in change.segments), WHOLE_RING)
     widths = {s.slots.width for s in change.segments}
     assert max(widths) - min(widths) <= 1
     assert [s.id for s in change.segments] == list(range(segments))
@@ -56,7 +56,7 @@ def test_each_partition_is_a_segment_and_those_that_are_added_begin_at_the_start
     ahead = replace(change.topic, next_segment=partitions + 7)  # some were moved since
     grown = with_partitions(ahead, total, now_us=9, placement=[("b-3", "b-4")] * (total - partitions))
     assert (grown.topic.partitions, grown.topic.next_segment) == (total, total + 7)
-    assert is_partition((s.slots for s in (*change.segments, *grown.segments)), grown.topic.ring)
+    assert covers_ring((s.slots for s in (*change.segments, *grown.segments)), grown.topic.ring)
     assert [s.id for s in grown.segments] == list(range(partitions + 7, total + 7))
     assert all(s.is_open and s.start_offset == 0 and not s.predecessors for s in grown.segments)
 
@@ -133,13 +133,13 @@ def test_what_alter_leaves_out_stays_and_zero_removes_a_limit() -> None:
         altered(topic, TopicChange(target_bytes_per_s=-5))
 
 
-def sealing(segment: Segment, end_offset: int | None = None, **more: object) -> Sealing:
+def sealing(segment: Segment, end_offset: int | None = None, **more: object) -> SegmentEnd:
     end = segment.start_offset if end_offset is None else end_offset
-    return Sealing(segment=segment, end_offset=end, **({"epoch": segment.epoch, "sequences": ()} | more))  # type: ignore[arg-type]
+    return SegmentEnd(segment=segment, end_offset=end, **({"epoch": segment.epoch, "sequences": ()} | more))  # type: ignore[arg-type]
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[Change]:
+def histories(draw: st.DrawFn) -> list[MetadataChange]:
     """A topic, and what becomes of it by splits, merges and moves, of up to three parents and children at a time."""
     changes = [created(draw(st.integers(1, 5)))]
     opened = list(changes[0].segments)
@@ -161,19 +161,19 @@ def histories(draw: st.DrawFn) -> list[Change]:
     return changes
 
 
-def after_all(changes: list[Change]) -> dict[int, Segment]:
+def after_all(changes: list[MetadataChange]) -> dict[int, Segment]:
     return {segment.id: segment for change in changes for segment in change.segments}
 
 
 @given(histories())
-def test_open_segments_partition_the_ring_whatever_was_split_merged_and_moved(changes: list[Change]) -> None:
+def test_open_segments_partition_the_ring_whatever_was_split_merged_and_moved(changes: list[MetadataChange]) -> None:
     for n in range(1, len(changes) + 1):
-        assert is_partition((s.slots for s in after_all(changes[:n]).values() if s.is_open), WHOLE_RING)
+        assert covers_ring((s.slots for s in after_all(changes[:n]).values() if s.is_open), WHOLE_RING)
     assert sorted(after_all(changes)) == list(range(changes[-1].topic.next_segment)), "no id was used twice"
 
 
 @given(histories())
-def test_predecessors_and_successors_are_two_sides_of_one_lineage(changes: list[Change]) -> None:
+def test_predecessors_and_successors_are_two_sides_of_one_lineage(changes: list[MetadataChange]) -> None:
     segments = after_all(changes)
     for segment in segments.values():
         assert bool(segment.successors) != segment.is_open
@@ -184,7 +184,7 @@ def test_predecessors_and_successors_are_two_sides_of_one_lineage(changes: list[
 
 
 @given(histories(), st.integers(0, 65_535))
-def test_offsets_rise_along_the_path_of_every_key(changes: list[Change], slot: int) -> None:
+def test_offsets_rise_along_the_path_of_every_key(changes: list[MetadataChange], slot: int) -> None:
     path = [s for _, s in sorted(after_all(changes).items()) if slot in s.slots]
     for before, after in pairwise(path):
         assert before.end_offset is not None

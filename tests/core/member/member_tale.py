@@ -3,8 +3,8 @@
 A record is named by its key and its offset, as ``a7``, in segment 0; in another one as ``3/a7``. ``-7`` has no key.
 """
 
-from seaweedmq.core.member.dispatch import Bounds
 from seaweedmq.core.member.holdings import Instructions
+from seaweedmq.core.member.record_dispatch import Bounds
 from seaweedmq.model.groups import Ownership
 from tests.core.member.plain_member import Keys, PlainMember, Record, ownership
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from seaweedmq.core.member.acks import ACKED, Span
-from seaweedmq.core.member.assigned import Assigned
-from seaweedmq.core.member.dispatch import Bounds, Dispatch, GivenUp, NewRows
+from seaweedmq.core.member.acks import ACKED, RowSpan
+from seaweedmq.core.member.held_segment import HeldSegment
 from seaweedmq.core.member.holdings import Holdings, Instructions
+from seaweedmq.core.member.record_dispatch import Bounds, GivenUp, NewRows, RecordDispatch
 from seaweedmq.model.groups import GroupAssignment, GroupCommitted, Ownership, Position
 from seaweedmq.model.subscribe import EARLIEST, Start, StartKind
 
@@ -21,8 +21,8 @@ Keys: TypeAlias = tuple[bytes | None, ...]
 class Origin:
     """Where the records of one frame are kept."""
 
-    assigned: "Assigned[Keys, Record]"
-    span: Span[Keys]
+    assigned: "HeldSegment[Keys, Record]"
+    span: RowSpan[Keys]
 
 
 class Record(NamedTuple):
@@ -46,10 +46,10 @@ class PlainMember:
 
     def __init__(self, bounds: Bounds) -> None:
         self.now = 0.0
-        self.dispatch: Dispatch[Keys, Record] = Dispatch(bounds)
+        self.dispatch: RecordDispatch[Keys, Record] = RecordDispatch(bounds)
         self.holdings = Holdings(self.dispatch)
-        self.origins: dict[Span[Keys], Origin] = {}
-        self.arriving: deque[tuple[Assigned[Keys, Record], int, Keys]] = deque()
+        self.origins: dict[RowSpan[Keys], Origin] = {}
+        self.arriving: deque[tuple[HeldSegment[Keys, Record], int, Keys]] = deque()
         """What readers have: first offset and keys."""
         self.given_up: deque[GivenUp[Record]] = deque()
         """Letters that are not kept yet."""
@@ -77,7 +77,7 @@ class PlainMember:
 
     # --- the broker -------------------------------------------------------------------------------------------------
 
-    def read(self, assigned: Assigned[Keys, Record], first: int, keys: Keys) -> None:
+    def read(self, assigned: HeldSegment[Keys, Record], first: int, keys: Keys) -> None:
         """A reader has rows; those of a segment lie behind one another."""
         self.arriving.append((assigned, first, keys))
 

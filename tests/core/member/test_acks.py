@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.core.member.acks import ACKED, GIVEN_UP, NEW, OUT, WAITING, Ledger, Offsets, Span, offsets_of
+from seaweedmq.core.member.acks import ACKED, GIVEN_UP, NEW, OUT, WAITING, Ledger, Offsets, RowSpan, offsets_of
 
 
-def ledger_of(*counts: int, first: int = 100) -> tuple[Ledger[str], list[Span[str]]]:
+def ledger_of(*counts: int, first: int = 100) -> tuple[Ledger[str], list[RowSpan[str]]]:
     """Frames of so many rows behind one another, all handed out."""
     ledger: Ledger[str] = Ledger({})
     spans = []

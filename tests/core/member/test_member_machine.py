@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from seaweedmq.core.member.acks import ACKED, GIVEN_UP, NEW, OUT, WAITING
-from seaweedmq.core.member.assigned import Assigned
-from seaweedmq.core.member.dispatch import Bounds
+from seaweedmq.core.member.held_segment import HeldSegment
+from seaweedmq.core.member.record_dispatch import Bounds
 from seaweedmq.model.groups import Ownership
 from tests.core.member.plain_member import BYTES_PER_ROW, Keys, PlainMember, Record, ownership
 
 SEGMENTS = range(3)
 PICK = st.integers(0, 1_000)
 KEYS = st.lists(st.sampled_from([b"a", b"b", b"c", None]), min_size=1, max_size=6).map(tuple)
-Held = Assigned[Keys, Record]
+Held = HeldSegment[Keys, Record]
 
 
 class MemberLife(RuleBasedStateMachine):

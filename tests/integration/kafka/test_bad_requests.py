@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.kafka.configs import ResourceKind
+from seaweedmq.kafka.admin.configs import ResourceKind
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import (
     API,

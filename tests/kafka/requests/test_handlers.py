@@ -7,7 +7,7 @@ from typing import Any
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.decoding import decode
-from seaweedmq.kafka.wire.failure import KafkaRefusal
+from seaweedmq.kafka.wire.error_mapping import KafkaError
 from seaweedmq.kafka.wire.messages import API, REQUESTS
 from seaweedmq.kafka.wire.versions import ADVERTISED, name_of
 from tests.broker.bed import Bed, story
@@ -78,7 +78,7 @@ async def test_odd_requests_are_answered_as_by_apache_kafka(bed: Bed) -> None:
         [fields] = [case.fields for case in cases(api, version, place) if case.title == title]
         try:
             return await play.quietly(api, version, **fields)
-        except KafkaRefusal as refused:
+        except KafkaError as refused:
             return refused.kafka_code
 
     prefixes: list[str] = []

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from seaweedmq.errors import StaleMetadata
-from seaweedmq.kafka.dispatch import Lanes
+from seaweedmq.kafka.dispatch import RequestScheduler
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.connection import Connection
 from seaweedmq.kafka.wire.messages import (
@@ -647,7 +647,7 @@ async def test_what_a_connection_held_is_free_when_it_is_gone_and_not_when_garba
                 assert (await client.hear(API.HEARTBEAT, 4))[0] == 1
                 await until(lambda: server.connections == 2)
             await until(lambda: server.connections == 0)
-            await until(lambda: not [one for one in gc.get_objects() if isinstance(one, Connection | Lanes)])
+            await until(lambda: not [one for one in gc.get_objects() if isinstance(one, Connection | RequestScheduler)])
         finally:
             gc.enable()
 

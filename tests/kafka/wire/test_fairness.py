@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from seaweedmq.kafka.wire import budget, connection
-from seaweedmq.kafka.wire.assembly import STEP_BYTES
 from seaweedmq.kafka.wire.connection import REQUEST_BYTES
 from seaweedmq.kafka.wire.messages import (
     API,
@@ -28,6 +27,7 @@ from seaweedmq.kafka.wire.messages import (
     Request,
 )
 from seaweedmq.kafka.wire.messages import FetchRequest as Fetch
+from seaweedmq.kafka.wire.request_assembler import STEP_BYTES
 from seaweedmq.runtime.turns import TURN_S, Turns
 from tests.kafka.wire.script import Script, framed, listening, produce, script, until
 

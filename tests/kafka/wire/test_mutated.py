@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.decoding import ELEMENTS_MAX, Malformed
-from seaweedmq.kafka.wire.failed import failed_reply
+from seaweedmq.kafka.wire.error_reply import error_reply
 from seaweedmq.kafka.wire.frames import NotAdvertised, read_request
 from seaweedmq.kafka.wire.messages import API, HeartbeatRequest, Line, Reply, Request
 from tests.kafka.wire import oracle
@@ -122,7 +122,7 @@ def test_a_request_of_nothing_but_tagged_fields_is_refused() -> None:
 
 async def test_a_listener_lives_through_mutated_requests(caplog: pytest.LogCaptureFixture) -> None:
     async def answer(request: Request) -> Reply:
-        return failed_reply(request, Code.KAFKA_STORAGE_ERROR, "no")
+        return error_reply(request, Code.KAFKA_STORAGE_ERROR, "no")
 
     async def append(request: Request) -> Awaitable[Reply]:
         return answer(request)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from seaweedmq.kafka.fetch_memory import FetchMemory
+from seaweedmq.kafka.data.fetch_memory import FetchMemory
 from seaweedmq.kafka.server import KafkaServer
 from seaweedmq.kafka.wire import connection
 from seaweedmq.kafka.wire.messages import API, EncodedReply, FetchRequest, MetadataRequest, Reply, Request

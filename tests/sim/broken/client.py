@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from seaweedmq import errors
-from seaweedmq.broker.leader import creation
-from seaweedmq.broker.leader.adoption import Adoption
+from seaweedmq.broker.leader import topic_creator
+from seaweedmq.broker.leader.schema_adopter import SchemaAdopter
 from seaweedmq.broker.serve.appender import Appender
-from seaweedmq.client.group.contact import Contact
+from seaweedmq.client.group.assignment_lease import AssignmentLease
 from seaweedmq.client.publish import framing, outbox
-from seaweedmq.client.publish.outgoing import Left
+from seaweedmq.client.publish.outgoing_frame import FrameOutcome
 from seaweedmq.client.publish.rows import Rows
-from seaweedmq.client.publish.window import Window
-from seaweedmq.client.subscribe.reading import TopicReading
+from seaweedmq.client.publish.send_window import SendWindow
 from seaweedmq.client.subscribe.subscriber import Subscriber
+from seaweedmq.client.subscribe.topic_reader import TopicReader
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.codec.slots import slots_of
@@ -46,7 +46,7 @@ def adopt_by_what_is_committed(patch: pytest.MonkeyPatch) -> None:
             return adoption._metadata.view.revision
         return await adoption._write(replace(topic, schema=schema))
 
-    patch.setattr(Adoption, "adopt", adopt)
+    patch.setattr(SchemaAdopter, "adopt", adopt)
 
 
 def take_plain_frames_while_a_schema_is_adopted(patch: pytest.MonkeyPatch) -> None:
@@ -72,17 +72,19 @@ def read_waiting_frames_by_the_new_schema(patch: pytest.MonkeyPatch) -> None:
 
 def send_again_the_newest_first(patch: pytest.MonkeyPatch) -> None:
     """What a sealed segment did not keep goes to its successors in the wrong order."""
-    sealed = Window.sealed
+    sealed = SendWindow.sealed
 
-    def reversed_by_frame(window: Window, answer: PublishSealed) -> list[Left]:
+    def reversed_by_frame(window: SendWindow, answer: PublishSealed) -> list[FrameOutcome]:
         return sealed(window, answer)[::-1]
 
-    patch.setattr(Window, "sealed", reversed_by_frame)
+    patch.setattr(SendWindow, "sealed", reversed_by_frame)
 
 
 def deliver_after_standing_still(patch: pytest.MonkeyPatch) -> None:
     """A member that was frozen goes on with what it had been assigned."""
-    patch.setattr(Contact, "until", property(lambda contact: float("inf"), lambda contact, until: None), raising=False)
+    patch.setattr(
+        AssignmentLease, "until", property(lambda contact: float("inf"), lambda contact, until: None), raising=False
+    )
 
 
 def hold_back_what_comes_first(patch: pytest.MonkeyPatch) -> None:
@@ -103,7 +105,7 @@ def hold_back_what_comes_first(patch: pytest.MonkeyPatch) -> None:
 
 def read_only_the_partitions_of_the_beginning(patch: pytest.MonkeyPatch) -> None:
     """A subscriber never looks whether there are more."""
-    patch.setattr(Subscriber, "_on_description", TopicReading._on_description)
+    patch.setattr(Subscriber, "_on_description", TopicReader._on_description)
 
 
 def choose_partitions_by_the_ring(patch: pytest.MonkeyPatch) -> None:
@@ -119,13 +121,13 @@ def choose_again_among_more_partitions(patch: pytest.MonkeyPatch) -> None:
 
 def give_added_partitions_ids_twice(patch: pytest.MonkeyPatch) -> None:
     """What comes after partitions that were added gets the ids of theirs."""
-    with_partitions = creation.with_partitions
+    with_partitions = topic_creator.with_partitions
 
     def again(topic: Any, partitions: int, **more: Any) -> Any:
         change = with_partitions(topic, partitions, **more)
         return replace(change, topic=replace(change.topic, next_segment=topic.next_segment))
 
-    patch.setattr(creation, "with_partitions", again)
+    patch.setattr(topic_creator, "with_partitions", again)
 
 
 BROKEN: tuple[Break, ...] = (

@@ -8,7 +8,7 @@ import pytest
 
 from seaweedmq.broker.leader import record_deletion
 from seaweedmq.broker.serve import subscribe
-from seaweedmq.broker.serve.lookup import Found
+from seaweedmq.broker.serve.lookup import ServedSegment
 from seaweedmq.broker.upkeep import deleted_records
 from seaweedmq.core.files import retention
 from seaweedmq.core.files.retention import Listed
@@ -25,7 +25,7 @@ def give_what_was_deleted_while_it_is_there(patch: pytest.MonkeyPatch) -> None:
         return await recovery.earliest_offset(store, replace(topic, low_watermarks=()), segment)
 
     patch.setattr(subscribe, "earliest_offset", earliest)
-    patch.setattr(Found, "low_watermark", 0)
+    patch.setattr(ServedSegment, "low_watermark", 0)
 
 
 def let_low_watermarks_fall(patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.leader import sealer
-from seaweedmq.broker.segment.files import SegmentFiles
+from seaweedmq.broker.segment.segment_files import SegmentFiles
 from seaweedmq.broker.upkeep import maintenance
 from seaweedmq.core.files import retention
 from seaweedmq.core.files.seen_tables import SeenTables

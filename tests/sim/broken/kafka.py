@@ -7,16 +7,17 @@ from typing import Any
 import pytest
 
 from seaweedmq.broker.local import LocalPartition
-from seaweedmq.broker.serve.heritage import Heritage
+from seaweedmq.broker.serve.inherited_producers import InheritedProducers
 from seaweedmq.core.kafka.classic_events import GroupError
 from seaweedmq.core.kafka.classic_group import ClassicGroup
 from seaweedmq.core.kafka.shard_state import GroupShard
-from seaweedmq.core.lineage import elders
-from seaweedmq.kafka import group_offsets, reading
-from seaweedmq.kafka.cursors import CursorKey, Cursors
-from seaweedmq.kafka.nodes import Nodes
-from seaweedmq.kafka.partitions import Partitions
-from seaweedmq.kafka.produce import ProduceRoom
+from seaweedmq.core.lineage import predecessor_chain
+from seaweedmq.kafka.admin.cursors import CursorKey, Cursors
+from seaweedmq.kafka.data import partition_reader
+from seaweedmq.kafka.data.produce import ProduceHandlers
+from seaweedmq.kafka.groups.classic import committed_offsets
+from seaweedmq.kafka.metadata.nodes import Nodes
+from seaweedmq.kafka.metadata.partition_lookup import PartitionLookup
 from seaweedmq.kafka.shard import Shard
 from seaweedmq.kafka.shard_log import ShardLog
 from seaweedmq.kafka.wire.connection import Connection
@@ -31,12 +32,12 @@ def forget_kafka_producers_at_the_seal(patch: pytest.MonkeyPatch) -> None:
     async def nothing(heritage: Any, header: Any) -> None:
         """Ask nobody."""
 
-    patch.setattr(Heritage, "learn", nothing)
+    patch.setattr(InheritedProducers, "learn", nothing)
 
 
 def ask_the_last_segment_alone(patch: pytest.MonkeyPatch) -> None:
     """Who sent nothing to it has sent nothing ever."""
-    patch.setattr(elders, "GENERATIONS_MAX", 1)
+    patch.setattr(predecessor_chain, "GENERATIONS_MAX", 1)
 
 
 def acknowledge_before_the_commit(patch: pytest.MonkeyPatch) -> None:
@@ -45,7 +46,7 @@ def acknowledge_before_the_commit(patch: pytest.MonkeyPatch) -> None:
     async def at_once(room: Any, outcome: Any, deadline: float) -> Any:
         return outcome
 
-    patch.setattr(ProduceRoom, "_settle", at_once)
+    patch.setattr(ProduceHandlers, "_settle", at_once)
 
 
 def answer_whoever_is_ready_first(patch: pytest.MonkeyPatch) -> None:
@@ -72,13 +73,13 @@ def go_on_with_any_cursor(patch: pytest.MonkeyPatch) -> None:
 
 def stamp_what_the_batch_says(patch: pytest.MonkeyPatch) -> None:
     """The leader epoch of batches is the same for ever."""
-    patched_head = reading.patched_head
-    patch.setattr(reading, "patched_head", lambda payload, base, epoch: patched_head(payload, base, 0))
+    patched_head = partition_reader.patched_head
+    patch.setattr(partition_reader, "patched_head", lambda payload, base, epoch: patched_head(payload, base, 0))
 
 
 def answer_consumers_of_any_epoch(patch: pytest.MonkeyPatch) -> None:
     """Whoever leads believes to be the last, whatever the client knows."""
-    patch.setattr(Partitions, "_check_epoch", lambda partitions, topic, slot, epoch: None)
+    patch.setattr(PartitionLookup, "_check_epoch", lambda partitions, topic, slot, epoch: None)
 
 
 def answer_before_it_is_appended(patch: pytest.MonkeyPatch) -> None:
@@ -132,7 +133,7 @@ def let_any_generation_commit(patch: pytest.MonkeyPatch) -> None:
 
 def send_away_who_asks_where_to_begin(patch: pytest.MonkeyPatch) -> None:
     """Who asks a broker that has the group no more for offsets hears that, and nothing of the partitions."""
-    patch.setattr(group_offsets, "_not_settled", lambda *_: [])
+    patch.setattr(committed_offsets, "_not_settled", lambda *_: [])
 
 
 def show_none_but_who_is_registered(patch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from seaweedmq.broker.memory.budget import MemoryBudget
-from seaweedmq.broker.memory.file_turn import FileTurn
 from seaweedmq.broker.memory.intake import Intake
+from seaweedmq.broker.memory.read_permit import ReadPermit
 from seaweedmq.broker.memory.sending import Sending
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.model.frames import LARGE_MESSAGE_BYTES
@@ -20,8 +20,8 @@ def read_files_without_a_turn(patch: pytest.MonkeyPatch) -> None:
         turn._size = 0
         turn._chunks = chunks
 
-    patch.setattr(FileTurn, "begin", begin)
-    patch.setattr(FileTurn, "evict", lambda turn, bytes_wanted: 0)
+    patch.setattr(ReadPermit, "begin", begin)
+    patch.setattr(ReadPermit, "evict", lambda turn, bytes_wanted: 0)
 
 
 def send_without_memory(patch: pytest.MonkeyPatch) -> None:

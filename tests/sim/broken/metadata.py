@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.broker.leader import group_commit, metadata, pruning
+from seaweedmq.broker.leader import metadata, metadata_batcher, pruner
 from seaweedmq.broker.upkeep import maintenance
 from seaweedmq.client.cluster import cluster
 from seaweedmq.client.cluster.topic_view import TopicView
@@ -29,8 +29,8 @@ def forget_nothing(patch: pytest.MonkeyPatch) -> None:
     async def nothing(leader: Any, emptied: Any = None) -> bool:
         return False
 
-    patch.setattr(pruning.Pruning, "_prune_some", nothing)
-    patch.setattr(pruning.Pruning, "_trim", nothing)
+    patch.setattr(pruner.Pruner, "_prune_some", nothing)
+    patch.setattr(pruner.Pruner, "_trim", nothing)
 
 
 def keep_what_groups_committed(patch: pytest.MonkeyPatch) -> None:
@@ -39,7 +39,7 @@ def keep_what_groups_committed(patch: pytest.MonkeyPatch) -> None:
     async def nothing(leader: Any) -> None:
         """Leave them."""
 
-    patch.setattr(pruning.Pruning, "_forget", nothing)
+    patch.setattr(pruner.Pruner, "_forget", nothing)
 
 
 def forget_the_fence_with_its_segment(patch: pytest.MonkeyPatch) -> None:
@@ -78,8 +78,8 @@ def forget_in_any_order(patch: pytest.MonkeyPatch) -> None:
         loose = {number: replace(segment, predecessors=()) for number, segment in known.items()}
         return [known[s.id] for s in in_order(topic, loose, without_files, is_old, count_max)]
 
-    in_order = pruning.prunable
-    patch.setattr(pruning, "prunable", prunable)
+    in_order = pruner.prunable
+    patch.setattr(pruner, "prunable", prunable)
     patch.setattr(maintenance, "prunable", prunable)
 
 
@@ -90,7 +90,7 @@ def trimmed_means_nothing_was_stored(patch: pytest.MonkeyPatch) -> None:
         return segment_put(segment if segment.is_open else replace(segment, sequences=(), sequences_complete=True))
 
     segment_put = metadata.segment_put
-    for module in (metadata, group_commit):
+    for module in (metadata, metadata_batcher):
         patch.setattr(module, "segment_put", put)
 
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.broker.leader import sealer, succession
+from seaweedmq.broker.leader import sealer, transition_runner
 from seaweedmq.broker.segment.follower import FollowerService
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.broker.serve import publish, sealed_producers
 from seaweedmq.coordination.session import Session
-from seaweedmq.core.group.progress import Progress
+from seaweedmq.core.group.group_progress import GroupProgress
 from seaweedmq.core.segment.replica import Replica
-from seaweedmq.core.segment.sealing import Whom
+from seaweedmq.core.segment.sealing import SealCandidates
 from seaweedmq.core.segment.segment_log import SegmentLog
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import SegmentState
@@ -113,7 +113,7 @@ def commit_before_fsync(patch: pytest.MonkeyPatch) -> None:
 
 def believe_files_while_a_replica_lives(patch: pytest.MonkeyPatch) -> None:
     """Whatever happens to a segment, its files are taken for all there is."""
-    patch.setattr(sealer, "whom_to_ask", lambda segment, live: Whom(primary=None, followers=(), files=True))
+    patch.setattr(sealer, "whom_to_ask", lambda segment, live: SealCandidates(primary=None, followers=(), files=True))
 
 
 def seal_from_files_without_fsync(patch: pytest.MonkeyPatch) -> None:
@@ -155,7 +155,7 @@ def forget_what_is_not_fsynced(patch: pytest.MonkeyPatch) -> None:
 
 def forget_a_slot_at_a_split(patch: pytest.MonkeyPatch) -> None:
     """The upper one of two successors begins a slot too late."""
-    succeed = succession.succeed
+    succeed = transition_runner.succeed
 
     def with_a_hole(*args: Any, **kwargs: Any) -> Any:
         change = succeed(*args, **kwargs)
@@ -164,12 +164,12 @@ def forget_a_slot_at_a_split(patch: pytest.MonkeyPatch) -> None:
             return change
         return replace(change, segments=(*before, replace(last, slots=KeyRange(last.slots.lo + 1, last.slots.hi))))
 
-    patch.setattr(succession, "succeed", with_a_hole)
+    patch.setattr(transition_runner, "succeed", with_a_hole)
 
 
 def merge_where_the_shorter_one_ends(patch: pytest.MonkeyPatch) -> None:
     """The successor of two goes on at the end of one of them, though the other got further."""
-    succeed = succession.succeed
+    succeed = transition_runner.succeed
 
     def short(topic: Any, parents: Any, **kwargs: Any) -> Any:
         change = succeed(topic, parents, **kwargs)
@@ -178,7 +178,7 @@ def merge_where_the_shorter_one_ends(patch: pytest.MonkeyPatch) -> None:
             change, segments=tuple(replace(s, start_offset=end) if s.is_open else s for s in change.segments)
         )
 
-    patch.setattr(succession, "succeed", short)
+    patch.setattr(transition_runner, "succeed", short)
 
 
 def drop_the_last_frame_of_a_table(patch: pytest.MonkeyPatch) -> None:
@@ -210,7 +210,7 @@ def assign_successors_early(patch: pytest.MonkeyPatch) -> None:
     def due(progress: Any) -> list[int]:
         return [segment for segment in sorted(progress.segments) if not progress.finished(segment)]
 
-    patch.setattr(Progress, "due", due)
+    patch.setattr(GroupProgress, "due", due)
 
 
 MUTANTS: dict[str, Break] = {

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.broker.forward import Forwarding
-from seaweedmq.broker.groups.seat import Seat
+from seaweedmq.broker.groups.member_session import MemberSession
+from seaweedmq.broker.leader_forwarder import LeaderForwarder
 from seaweedmq.broker.membership import Membership
 from seaweedmq.broker.segment.owned import OwnedSegments
 from seaweedmq.codec.keys import broker_key
@@ -68,8 +68,8 @@ def leave_a_surplus_segment_unserved(patch: pytest.MonkeyPatch) -> None:
 
 def pass_calls_to_and_fro(patch: pytest.MonkeyPatch) -> None:
     """Who was taken for the leader passes the call on to whom it takes for the leader."""
-    made: Callable[..., None] = Forwarding.__init__
-    patch.setattr(Forwarding, "__init__", lambda forwarding, *args, **_: made(forwarding, *args))
+    made: Callable[..., None] = LeaderForwarder.__init__
+    patch.setattr(LeaderForwarder, "__init__", lambda forwarding, *args, **_: made(forwarding, *args))
 
 
 def give_an_address_up_too_soon(patch: pytest.MonkeyPatch) -> None:
@@ -79,13 +79,13 @@ def give_an_address_up_too_soon(patch: pytest.MonkeyPatch) -> None:
 
 def wait_for_what_was_never_told(patch: pytest.MonkeyPatch) -> None:
     """A member that was given a segment in an assignment which was never sent is waited for until it lets go of it."""
-    say: Callable[..., Any] = Seat.say
+    say: Callable[..., Any] = MemberSession.say
 
     def say_and_forget(seat: Any, message: Any) -> dict[int, int]:
         say(seat, message)
         return {}
 
-    patch.setattr(Seat, "say", say_and_forget)
+    patch.setattr(MemberSession, "say", say_and_forget)
 
 
 BROKEN: tuple[Break, ...] = (

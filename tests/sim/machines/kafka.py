@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from seaweedmq.kafka.gateway import handlers_of
-from seaweedmq.kafka.rooms import Rooms
+from seaweedmq.kafka.handlers import Handlers
 from seaweedmq.kafka.server import KafkaServer
 from seaweedmq.kafka.wire.connection import Connection
 from seaweedmq.model.config import KIB, BrokerConfig
@@ -32,7 +32,7 @@ def kafka_address(address: str) -> str:
 class KafkaDoor:
     """Served at ``kafka_address`` from when the broker is in the cluster until it has left."""
 
-    def __init__(self, rooms: Rooms, config: BrokerConfig, in_flight_bytes_max: int) -> None:
+    def __init__(self, rooms: Handlers, config: BrokerConfig, in_flight_bytes_max: int) -> None:
         turns = Turns(loop_s)  # on virtual time no turn is ever over
         self._server = KafkaServer(handlers_of(rooms.all), config, in_flight_bytes_max, turns)
         self._numbers = itertools.count(1)

@@ -9,7 +9,7 @@ from seaweedmq.broker.broker import Broker
 from seaweedmq.core.files.conversion import BUSY_CPU_SHARE
 from seaweedmq.errors import AlreadyExists, SeaweedMQError
 from seaweedmq.kafka.gateway import STOP_GRACE_S
-from seaweedmq.kafka.rooms import Rooms
+from seaweedmq.kafka.handlers import Handlers
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import Environment
 from tests.sim.machines.kafka import SNAPSHOT_AFTER_BYTES, KafkaDoor, kafka_address
@@ -130,10 +130,10 @@ class BrokerProcess:
         self._end(owner)
         world.loop.call_later(START_AGAIN_S, self._start_again, owner, context=world.context)
 
-    def _open_kafka(self, broker: Broker, owner: Owner) -> tuple[Rooms, KafkaDoor]:
+    def _open_kafka(self, broker: Broker, owner: Owner) -> tuple[Handlers, KafkaDoor]:
         """Have Kafka clients heard."""
         local = broker.local
-        rooms = Rooms(local, snapshot_after_bytes=SNAPSHOT_AFTER_BYTES)
+        rooms = Handlers(local, snapshot_after_bytes=SNAPSHOT_AFTER_BYTES)
         door = KafkaDoor(rooms, self.config, local.memory.in_flight_bytes)
         self.world.network.serve(kafka_address(self.address), owner, door)
         return rooms, door

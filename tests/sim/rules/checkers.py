@@ -13,7 +13,7 @@ from seaweedmq.codec.group_metadata import committed_from_json, group_from_json
 from seaweedmq.codec.metadata import broker_from_json, segment_from_json, topic_from_json
 from seaweedmq.model.group_record import GroupRecord
 from seaweedmq.model.group_record import Owner as GroupOwner
-from seaweedmq.model.ring import is_partition
+from seaweedmq.model.ring import covers_ring
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import Changes, Entry, Snapshot
@@ -109,7 +109,7 @@ class RingIsPartitioned:
     def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
         for name, topic in now.topics.items():
             ranges = [s.slots for s in now.segments.get(name, {}).values() if s.is_open]
-            if not is_partition(ranges, topic.ring):
+            if not covers_ring(ranges, topic.ring):
                 yield f"{name}: open segments cover {sorted(ranges)}"
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from seaweedmq.broker.broker import Broker
+from seaweedmq.broker.memory.broker_memory import COPIES
 from seaweedmq.broker.memory.budget import MemoryBudget
-from seaweedmq.broker.memory.file_turn import FileTurn
-from seaweedmq.broker.memory.shares import COPIES
+from seaweedmq.broker.memory.read_permit import ReadPermit
 from seaweedmq.broker.segment.primary import OpenSegment
-from seaweedmq.core.segment.fate import Stage
 from seaweedmq.core.segment.replica import Replica
+from seaweedmq.core.segment.segment_lifecycle import SegmentStage
 from seaweedmq.model.segment import ReplicaKey, Segment, SegmentId
 from seaweedmq.model.topic import TopicName
 from tests.sim.machines.loop import Owner
@@ -96,7 +96,10 @@ class InsideWatch:
             if not process.is_running or broker is None or broker.inspect.term is None or broker.id != segment.primary:
                 continue
             owned = broker.inspect.segments.get(segment.key)
-            if owned is None or owned.stage in (Stage.SEALED, Stage.CLOSED):  # it said so, and may have stopped since
+            if owned is None or owned.stage in (
+                SegmentStage.SEALED,
+                SegmentStage.CLOSED,
+            ):  # it said so, and may have stopped since
                 continue
             if broker.inspect.term.session.alive():
                 self._tell("sealed behind its back", f"{segment} was sealed while its primary {broker.id} goes on")
@@ -188,7 +191,7 @@ class InsideWatch:
             if sum(min(COPIES * size, budget.limit) for size in sizes) > accounted:
                 told = f"of {len(sizes)} messages {what}, {sum(sizes)} bytes, and {accounted} are set aside for it"
                 self._tell("memory", f"{broker.id} holds two copies {told}")
-        paused = [turn for turn in memory.reading.caches if isinstance(turn, FileTurn)]
+        paused = [turn for turn in memory.reading.caches if isinstance(turn, ReadPermit)]
         ahead = sum(turn.ahead_bytes for turn in paused)
         if ahead > memory.reading.used:
             self._tell("memory", f"{broker.id} has read {ahead} bytes ahead, and {memory.reading.used} are set aside")

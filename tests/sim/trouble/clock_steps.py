@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from seaweedmq.broker.upkeep.share import is_looked_after
+from seaweedmq.broker.upkeep.maintained_segments import is_maintainer
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from tests.sim.machines.clocks import STORAGE
@@ -100,7 +100,7 @@ class ClockSteps:
 
     def _looks_after(self, process: BrokerProcess, segment: Segment) -> bool:
         broker = process.broker
-        return process.is_running and broker is not None and is_looked_after(segment, broker.id, broker.inspect.view)
+        return process.is_running and broker is not None and is_maintainer(segment, broker.id, broker.inspect.view)
 
     def _successor(self, segment: Segment) -> Segment | None:
         known = self._segments()

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from seaweedmq.codec.paths import kept_path, table_dir, table_path
-from seaweedmq.core.files.compaction import Merge
+from seaweedmq.core.files.compaction import TableMerge
 from seaweedmq.errors import Corrupt, NotFound, Unavailable
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.storage.jobs.compacting import compact_topic
@@ -81,7 +81,7 @@ def test_a_topic_of_small_tables_becomes_one_of_large_ones(orders: TopicFiles) -
 
 
 def test_a_merged_table_prunes_as_well_as_any_other(orders: TopicFiles) -> None:
-    merge = Merge(tables=tuple(small(orders, count=4, each=500)))
+    merge = TableMerge(tables=tuple(small(orders, count=4, each=500)))
     publish_merge(orders.root, merge, merge_tables(orders.root, orders.topic, merge, row_group_bytes=10_000))
     (table,) = tables(orders)
     with (
@@ -193,7 +193,7 @@ def test_what_was_deleted_by_hand_is_not_written_again(tmp_path: Path, monkeypat
 
 def test_a_table_that_expired_while_it_was_merged_does_not_come_back(orders: TopicFiles) -> None:
     made = small(orders, count=3)
-    merge = Merge(tables=tuple(made))
+    merge = TableMerge(tables=tuple(made))
     aside = merge_tables(orders.root, orders.topic, merge)
     (orders.root / made[0].path).unlink()
     with pytest.raises(Unavailable, match=r"00000000000000000020\.parquet is gone: retention removed it"):
@@ -206,7 +206,7 @@ def test_a_table_that_expired_while_it_was_merged_does_not_come_back(orders: Top
 
 @pytest.mark.parametrize("gone", ["topic", "tables"])
 def test_a_topic_deleted_before_a_merge_does_not_come_back(orders: TopicFiles, gone: str) -> None:
-    merge = Merge(tables=tuple(small(orders, count=3)))
+    merge = TableMerge(tables=tuple(small(orders, count=3)))
     made = merge_tables(orders.root, orders.topic, merge)
     folder = orders.root / table_dir(orders.name)
     if gone == "topic":
@@ -222,7 +222,7 @@ def test_a_topic_deleted_before_a_merge_does_not_come_back(orders: TopicFiles, g
 
 
 def test_a_topic_deleted_meanwhile_does_not_come_back(orders: TopicFiles) -> None:
-    merge = Merge(tables=tuple(small(orders, count=3)))
+    merge = TableMerge(tables=tuple(small(orders, count=3)))
     aside = merge_tables(orders.root, orders.topic, merge)
     folder = orders.root / table_dir(orders.name)
     folder.parent.rename(folder.parent.with_name(".deleted"))
@@ -233,7 +233,7 @@ def test_a_topic_deleted_meanwhile_does_not_come_back(orders: TopicFiles) -> Non
 
 def test_of_two_compactions_at_once_one_is_told_that_the_other_was_faster(orders: TopicFiles) -> None:
     made = small(orders, count=6)
-    one, other = Merge(tables=tuple(made[:4])), Merge(tables=tuple(made[2:]))
+    one, other = TableMerge(tables=tuple(made[:4])), TableMerge(tables=tuple(made[2:]))
     asides = [merge_tables(orders.root, orders.topic, merge) for merge in (one, one, other)]
     publish_merge(orders.root, one, asides[0])
     for merge, aside in ((one, asides[1]), (other, asides[2])):
@@ -343,7 +343,7 @@ def test_what_was_replaced_is_removed_only_if_the_table_that_has_it_all_is_sound
 def test_a_listing_in_the_middle_of_which_tables_are_replaced_shows_the_one_or_the_others(
     orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    merge = Merge(tables=tuple(small(orders, count=3)))
+    merge = TableMerge(tables=tuple(small(orders, count=3)))
     aside = merge_tables(orders.root, orders.topic, merge)
     scandir: Callable[..., object] = os.scandir
     raced: list[bool] = []

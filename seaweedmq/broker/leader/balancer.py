@@ -1,0 +1,219 @@
+"""The shell around ``core.balance.decide``: gathers what it looks at, and has done what it decides."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from seaweedmq.broker.leader.metadata import Metadata
+from seaweedmq.broker.leader.placement import Placement
+from seaweedmq.broker.leader.transition_runner import Transition, TransitionRunner
+from seaweedmq.core.balance.decide import (
+    Action,
+    BalancerSettings,
+    ClusterColumns,
+    Hold,
+    Loads,
+    Merge,
+    Move,
+    Split,
+    decide,
+)
+from seaweedmq.errors import SeaweedMQError, Unavailable
+from seaweedmq.model.broker import BrokerLoad, Decision, DecisionKind
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.ring import KeyRange
+from seaweedmq.model.segment import Segment, SegmentId
+from seaweedmq.model.topic import TopicName
+from seaweedmq.runtime.log_once import OnceLogger
+
+log = logging.getLogger(__name__)
+
+MISSED_REPORTS_MAX = 3
+"""Report intervals that a broker's last report is believed, and that a new leader waits for the first ones."""
+DECIDING_SHARE_MAX = 0.05
+"""Of the leader's time that may be spent on deciding: with very many segments it decides less often."""
+
+KINDS: Mapping[type[Action], DecisionKind] = {
+    Split: DecisionKind.SPLIT,
+    Merge: DecisionKind.MERGE,
+    Move: DecisionKind.MOVE,
+    Hold: DecisionKind.HOLD,
+}
+
+
+class Balancer:
+    """Splits, merges and moves for balance. Lost replicas are none of its business: see ``repair``."""
+
+    def __init__(
+        self,
+        *,
+        metadata: Metadata,
+        placement: Placement,
+        succession: TransitionRunner,
+        config: BrokerConfig,
+        wall_us: Callable[[], int],
+    ) -> None:
+        self._metadata = metadata
+        self._placement = placement
+        self._succession = succession
+        self._config = config
+        self._settings = BalancerSettings.of(config)
+        self._wall_us = wall_us
+        self._group: asyncio.TaskGroup | None = None
+        """Of the tasks; None while ``run`` does not run."""
+        self._tasks: dict[asyncio.Task[None], Transition] = {}
+        """Under way, or waiting for their turn."""
+        self._complaints = OnceLogger(log)
+        self._begun = asyncio.Semaphore(config.changes_at_once_max)
+        self.holds: dict[SegmentId, Decision] = {}
+        """What should change at present and can not, since when, and why."""
+
+    async def run(self) -> None:
+        """Decide once an interval, until cancelled. The first reports are awaited, for a while."""
+        async with asyncio.TaskGroup() as self._group:
+            try:
+                await self._decide_on_and_on()
+            finally:
+                self._group = None
+                self.holds.clear()
+
+    async def _decide_on_and_on(self) -> None:
+        loop = asyncio.get_running_loop()
+        patience = loop.time() + MISSED_REPORTS_MAX * self._config.load_report_interval_s
+        pause_s = self._config.balance_interval_s
+        while True:
+            await asyncio.sleep(pause_s)
+            if self._silent() and loop.time() < patience:
+                continue
+            began = loop.time()
+            self._begin(self._decide(at_once=False))
+            pause_s = max(self._config.balance_interval_s, (loop.time() - began) / DECIDING_SHARE_MAX)
+
+    async def rebalance(self) -> tuple[Decision, ...]:
+        """See ``model.calls.Rebalance``. Returns when it is done, or goes on after the deadline of a call.
+
+        Raises:
+            Unavailable: some broker's load is not known, or this one leads no more, or not yet.
+        """
+        silent = self._silent()
+        if silent:
+            address = self._metadata.view.brokers[silent[0]].address
+            raise Unavailable(f"broker {address} did not report its load lately: try again in some seconds")
+        actions = self._decide(at_once=True)
+        decided = [self._decision(action) for action in actions if not isinstance(action, Hold)]
+        tasks = self._begin(actions)
+        if tasks:
+            await asyncio.wait(tasks, timeout=self._config.rpc_timeout_s / 2)
+        return tuple(decided)
+
+    def _silent(self) -> list[str]:
+        """Live brokers whose load is not known."""
+        reported = {report.broker for report in self._reports()}
+        return sorted(b.id for b in self._metadata.view.brokers.values() if b.id not in reported and not b.draining)
+
+    def _reports(self) -> list[BrokerLoad]:
+        """The last of each broker, as far as it may be believed."""
+        patience_s = MISSED_REPORTS_MAX * self._config.load_report_interval_s
+        since = asyncio.get_running_loop().time() - patience_s
+        placement = self._placement
+        return [report for broker, report in placement.loads.items() if placement.reported[broker] >= since]
+
+    def _decide(self, *, at_once: bool) -> list[Action]:
+        view = self._metadata.view
+        cluster = ClusterColumns.of(
+            view.topics.values(),
+            self._metadata.open_segments(),
+            view.brokers.values(),
+            self._settings,
+            suspected=self._placement.suspects,
+            changing={*self._succession.under_way, *self._planned()},
+        )
+        loads = Loads.of(cluster, self._reports())
+        actions = decide(cluster, loads, self._wall_us(), self._settings, at_once=at_once)
+        return [self._if_room(action) for action in actions]
+
+    def _if_room(self, action: Action) -> Action:
+        """Splits are held while brokers are at their limit of open segments."""
+        if not isinstance(action, Split):
+            return action
+        topic = self._metadata.topic(action.topic)
+        full = self._placement.no_room_to_split(topic, self._segment(action.topic, action.segment))
+        reason = f"no room for two: {full}; {action.reason}"
+        return Hold(action.topic, action.segment, reason) if full else action
+
+    def _begin(self, actions: Sequence[Action]) -> list["asyncio.Task[None]"]:
+        if self._group is None:
+            raise Unavailable("the leader was elected, or deposed, a moment ago: try again")
+        self._note([action for action in actions if isinstance(action, Hold)])
+        tasks = []
+        for step in filter(None, map(self._step, actions)):
+            task = self._group.create_task(self._carry_out(step), name=f"{step.kind} {step.parents[0]}")
+            self._tasks[task] = step
+            task.add_done_callback(self._tasks.pop)
+            tasks.append(task)
+        return tasks
+
+    def _planned(self) -> list[SegmentId]:
+        return [parent.key for step in self._tasks.values() for parent in step.parents]
+
+    def _note(self, holds: Sequence[Hold]) -> None:
+        """Keep what is held back now; a new one is logged."""
+        held = {SegmentId(hold.topic, hold.segment): hold for hold in holds}
+        self.holds = {key: decision for key, decision in self.holds.items() if key in held}
+        for key, hold in held.items():
+            if key not in self.holds:
+                self.holds[key] = self._decision(hold)
+                log.info("hold %s: %s", hold.topic, hold.reason)
+
+    def _decision(self, action: Action) -> Decision:
+        segments = action.segments if isinstance(action, Merge) else (action.segment,)
+        kind = KINDS[type(action)]
+        return Decision(at_us=self._wall_us(), topic=action.topic, segments=segments, kind=kind, reason=action.reason)
+
+    def _step(self, action: Action) -> Transition | None:
+        """How to carry it out; None: there is nothing to do."""
+        match action:
+            case Split():
+                parent = self._segment(action.topic, action.segment)
+                ranges = parent.slots.split(action.at)
+                return Transition(
+                    kind="split", parents=(parent,), ranges=ranges, wishes=action.placement, reason=action.reason
+                )
+            case Merge():
+                lower, upper = (self._segment(action.topic, number) for number in action.segments)
+                slots = KeyRange(lower.slots.lo, upper.slots.hi)
+                return Transition(
+                    kind="merge",
+                    parents=(lower, upper),
+                    ranges=(slots,),
+                    wishes=(action.placement,),
+                    reason=action.reason,
+                )
+            case Move():
+                parent = self._segment(action.topic, action.segment)
+                return Transition(
+                    kind="move",
+                    parents=(parent,),
+                    ranges=(parent.slots,),
+                    wishes=(action.replicas,),
+                    reason=action.reason,
+                )
+            case Hold():
+                return None
+
+    def _segment(self, name: TopicName, number: int) -> Segment:
+        found = self._metadata.view.segment(SegmentId(name, number))
+        assert found is not None, "decided about in this moment"
+        return found
+
+    async def _carry_out(self, step: Transition) -> None:
+        """What fails is forgotten: if it is still to be done, it is decided anew."""
+        async with self._begun:
+            if not all(map(self._metadata.is_open, step.parents)):
+                return
+            what = f"{step.kind} of {step.parents[0]}"
+            try:
+                await self._succession.carry_out(step)
+                self._complaints.over(what)
+            except SeaweedMQError as error:
+                self._complaints.add(what, error)

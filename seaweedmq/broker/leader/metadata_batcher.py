@@ -1,0 +1,183 @@
+"""Group commit: while one transaction is under way, changes of topics gather for the next one.
+
+Each change is planned when its transaction is put together, on its topic as the changes before it leave it, so that
+a broker's death is a few transactions however many segments it had. The name and the idea are those of databases, which
+let many transactions share one write to their log (DeWitt et al. 1984).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from seaweedmq.broker.leader.metadata import Metadata, segment_put
+from seaweedmq.codec import keys
+from seaweedmq.codec.metadata import topic_to_json
+from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION, TRANSACTION_BYTES_MAX
+from seaweedmq.core.lineage.topology import MetadataChange
+from seaweedmq.errors import Conflict, InvalidArgument, SeaweedMQError, fresh
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.ports import Compare, Put
+
+Plan: TypeAlias = Callable[[Topic], MetadataChange | None]
+"""What becomes of a topic; None: nothing any more. Raises SeaweedMQError if it can not be. May be asked again."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A change that somebody waits for."""
+
+    name: TopicName
+    parents: Sequence[Segment]
+    plan: Plan
+    done: "asyncio.Future[None]"
+
+
+@dataclass(slots=True)
+class _Share:
+    """One topic's part of a transaction."""
+
+    topic: Topic
+    waiting: list[_Waiting] = field(default_factory=list)
+    compares: list[Compare] = field(default_factory=list)
+    """That the topic and the parents are as they were when it was planned."""
+    puts: list[Put] = field(default_factory=list)
+    """Of segments."""
+
+    def add(
+        self, waiting: _Waiting, change: MetadataChange, puts: Iterable[Put], unchanged: Callable[[Segment], Compare]
+    ) -> None:
+        """One more change of the topic."""
+        self.topic = change.topic
+        self.waiting.append(waiting)
+        self.compares += map(unchanged, waiting.parents)
+        self.puts += puts
+
+
+class MetadataBatcher:
+    """Writes changes of topics, many in one transaction."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._metadata = metadata
+        self._waiting: dict[TopicName, deque[_Waiting]] = {}
+        self._writing = asyncio.Lock()
+        self._keys_max = CHANGES_PER_TRANSACTION
+        """Of one transaction: less, where etcd was told to take less."""
+
+    async def write(self, name: TopicName, parents: Sequence[Segment], plan: Plan) -> None:
+        """Carry a plan out while its parents are as the view has them; on return the view has the change.
+
+        Whoever has the lock writes for all who wait. One that is cancelled leaves the others to the next.
+
+        Raises:
+            Conflict: the topic or a parent is not as the view has it.
+            Deposed: this broker does not lead.
+            Unavailable: it may or may not have happened.
+            SeaweedMQError: what the plan raises.
+        """
+        waiting = _Waiting(name, parents, plan, asyncio.get_running_loop().create_future())
+        self._waiting.setdefault(name, deque()).append(waiting)
+        try:
+            await asyncio.sleep(0)  # those of the same turn travel together
+            async with self._writing:
+                while not waiting.done.done():
+                    await self._write_some()
+        except BaseException:
+            waiting.done.cancel()  # who is gone is passed over
+            raise
+        waiting.done.result()
+
+    async def _write_some(self) -> None:
+        shares = self._gather()
+        if not shares:
+            return
+        try:
+            await self._commit(shares)
+        except BaseException:
+            self._put_back(shares)
+            raise
+
+    def _gather(self) -> list[_Share]:
+        """What fits into one transaction, topic by topic in the order in which they came, at least one change: a topic
+        is written once, however many of its segments change."""
+        shares: list[_Share] = []
+        keys_taken = bytes_taken = 0
+        for name, waiting in list(self._waiting.items()):
+            share: _Share | None = None
+            while waiting:
+                change = None if waiting[0].done.done() else self._planned(waiting[0], share)
+                if change is None:
+                    waiting.popleft()
+                    continue
+                puts = [segment_put(segment) for segment in change.segments]
+                keys_taken += len(puts) + (share is None)
+                bytes_taken += sum(len(put.key) + len(put.value) for put in puts)
+                if shares and (keys_taken > self._keys_max or bytes_taken > TRANSACTION_BYTES_MAX // 2):
+                    return shares  # planned once more for the next one, which costs a hint about loads
+                if share is None:
+                    revision = self._metadata.view.topic_revision(name)
+                    share = _Share(change.topic, compares=[Compare(keys.topic_key(name), mod_revision=revision)])
+                    shares.append(share)
+                share.add(waiting.popleft(), change, puts, self._metadata.unchanged)
+            del self._waiting[name]
+        return shares
+
+    def _planned(self, waiting: _Waiting, share: _Share | None) -> MetadataChange | None:
+        """None: whoever waits has been told already."""
+        try:
+            change = waiting.plan(share.topic if share else self._metadata.topic(waiting.name))
+        except SeaweedMQError as error:
+            waiting.done.set_exception(error)
+            return None
+        if change is None:
+            waiting.done.set_result(None)
+        return change
+
+    async def _commit(self, shares: list[_Share]) -> None:
+        """All of it; if it is refused, each topic by itself."""
+        try:
+            if await self._transact(shares):
+                _tell(shares, None)
+            elif len(shares) == 1:
+                _tell(
+                    shares, Conflict(f"{shares[0].topic.name} was changed by somebody else at the same time: try again")
+                )
+            else:
+                for share in shares:
+                    await self._commit([share])
+        except InvalidArgument as error:
+            if sum(len(share.waiting) for share in shares) == 1:
+                _tell(shares, error)
+                return
+            keys_tried = sum(len(share.puts) + 1 for share in shares)
+            self._keys_max = max(1, min(self._keys_max, keys_tried) // 2)  # etcd takes less than it does by default
+            self._put_back(shares)
+        except SeaweedMQError as error:
+            _tell(shares, error)
+
+    async def _transact(self, shares: Sequence[_Share]) -> bool:
+        """Whether it was done, which is in the view then; False: something is not as it was thought to be."""
+        compares = [compare for share in shares for compare in share.compares]
+        topics = [Put(keys.topic_key(share.topic.name), topic_to_json(share.topic)) for share in shares]
+        revision = await self._metadata.transact(compares, [*topics, *(put for share in shares for put in share.puts)])
+        if revision is not None:
+            await self._metadata.view.wait_revision(revision)
+        return revision is not None
+
+    def _put_back(self, shares: Sequence[_Share]) -> None:
+        """Before others of their topics, those that nobody was told of yet. What was done after all conflicts when it
+        is planned again."""
+        for share in shares:
+            undone = [waiting for waiting in share.waiting if not waiting.done.done()]
+            if undone:
+                self._waiting.setdefault(share.topic.name, deque()).extendleft(reversed(undone))
+
+
+def _tell(shares: Sequence[_Share], error: SeaweedMQError | None) -> None:
+    for waiting in [waiting for share in shares for waiting in share.waiting if not waiting.done.done()]:
+        if error is None:
+            waiting.done.set_result(None)
+        else:
+            waiting.done.set_exception(fresh(error))

@@ -1,0 +1,113 @@
+"""Segments by hand: the leader splits, merges, seals and moves them."""
+
+from collections.abc import Sequence
+
+from seaweedmq.broker.leader.metadata import Metadata
+from seaweedmq.broker.leader.placement import Placement
+from seaweedmq.broker.leader.transition_runner import Transition, TransitionRunner
+from seaweedmq.coordination.description import describe
+from seaweedmq.core.balance.splitting import split_slot
+from seaweedmq.core.lineage.problems import check_recoverable
+from seaweedmq.core.lineage.segment_rules import check_replicas, check_unpartitioned, check_width, halves, neighbours
+from seaweedmq.core.lineage.topology import SEGMENTS_PER_TOPIC_MAX
+from seaweedmq.errors import InvalidArgument, NotFound, StaleMetadata, Unavailable
+from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.ring import KeyRange
+from seaweedmq.model.segment import Segment, SegmentId
+from seaweedmq.model.topic import TopicName
+
+MANUAL = "by hand"
+
+
+class SegmentAdmin:
+    """The leader's answers to the calls about segments; see ``model.calls``. What is refused changes nothing."""
+
+    def __init__(self, *, metadata: Metadata, placement: Placement, succession: TransitionRunner) -> None:
+        self._metadata = metadata
+        self._placement = placement
+        self._succession = succession
+
+    async def split(self, name: TopicName, segment: int, at: int | None) -> TopicDescription:
+        """See ``model.calls.SplitSegment``."""
+        check_unpartitioned(self._metadata.topic(name), "split")
+        parent = self._open(name, segment)
+        if at is None:
+            at = self._halving_slot(parent)
+        ranges = halves(parent, at)
+        count = len(self._metadata.view.open_of(name))
+        if count >= SEGMENTS_PER_TOPIC_MAX:
+            raise InvalidArgument(f"{name} has {count} open segments, the most a topic may have: merge some first")
+        full = self._placement.no_room_to_split(self._metadata.topic(name), parent)
+        if full:
+            raise InvalidArgument(f"no room for the halves of {parent}: {full}")
+        return await self._carry_out("split", (parent,), ranges)
+
+    def _halving_slot(self, segment: Segment) -> int:
+        """Where its load halves; the middle if it had none."""
+        traffic = self._placement.traffic(segment)
+        at = split_slot(segment.slots.lo, segment.slots.hi, traffic.histogram if traffic else ())
+        if at is None:
+            check_width(segment)
+            raise InvalidArgument(f"{segment} has all its load at one slot, no cut halves it: name a slot to cut it at")
+        return at
+
+    async def merge(self, name: TopicName, first: int, second: int) -> TopicDescription:
+        """See ``model.calls.MergeSegments``."""
+        check_unpartitioned(self._metadata.topic(name), "merged")
+        lower, upper = neighbours(self._open(name, first), self._open(name, second))
+        for parent in (lower, upper):  # the other one would be sealed in vain
+            check_recoverable(parent)
+        return await self._carry_out("merge", (lower, upper), (KeyRange(lower.slots.lo, upper.slots.hi),))
+
+    async def seal(self, name: TopicName, segment: int) -> TopicDescription:
+        """See ``model.calls.SealSegment``."""
+        parent = self._open(name, segment)
+        return await self._carry_out("seal", (parent,), (parent.slots,))
+
+    async def move(self, name: TopicName, segment: int, brokers: tuple[str, ...]) -> TopicDescription:
+        """See ``model.calls.MoveSegment``. Nothing is done if they are its first replicas and none is missing."""
+        parent = self._open(name, segment)
+        topic = self._metadata.topic(name)
+        targets = tuple(self._broker(broker) for broker in brokers)
+        check_replicas(topic, targets)
+        if parent.replicas[: len(targets)] == targets and len(parent.replicas) == topic.replicas:
+            return describe(self._metadata.view, name)
+        full = [target for target in targets if not self._placement.has_room(target, parent)]
+        if full:
+            raise InvalidArgument(
+                f"broker {full[0]} has as many open segments as it may (open_segments_max): choose another one"
+            )
+        return await self._carry_out("move", (parent,), (parent.slots,), (targets,))
+
+    async def _carry_out(
+        self,
+        kind: str,
+        parents: tuple[Segment, ...],
+        ranges: tuple[KeyRange, ...],
+        wishes: tuple[tuple[str, ...], ...] = (),
+    ) -> TopicDescription:
+        step = Transition(kind=kind, parents=parents, ranges=ranges, wishes=wishes, reason=MANUAL)
+        await self._succession.carry_out(step)
+        return describe(self._metadata.view, step.topic)
+
+    def _open(self, name: TopicName, number: int) -> Segment:
+        self._metadata.topic(name)
+        segment = self._metadata.view.segment(SegmentId(name, number))
+        if segment is None:
+            raise NotFound(f"topic {name} has no segment {number}: see `seaweedmq segment list {name}`")
+        if not segment.is_open:
+            raise StaleMetadata(f"{segment} is sealed: go on with {_listed(segment.successors)}, which came after it")
+        return segment
+
+    def _broker(self, named: str) -> str:
+        """Its id, by id or address."""
+        found = self._metadata.view.broker_named(named)
+        if found.draining:
+            raise InvalidArgument(f"broker {named} is being drained and gets no segments: choose another one")
+        if found.id in self._placement.suspects:
+            raise Unavailable(f"broker {named} did not answer another one a moment ago: try again in some seconds")
+        return found.id
+
+
+def _listed(segments: Sequence[int]) -> str:
+    return ("segment " if len(segments) == 1 else "segments ") + ", ".join(map(str, segments))

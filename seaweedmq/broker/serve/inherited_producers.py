@@ -1,0 +1,141 @@
+"""Kafka producer state inherited from predecessors.
+
+The broker loads none of it when it opens a segment, for that may be one of hundreds which a dead broker had. The first
+frame of a producer that its table does not know starts the search: the records of the earlier segments, which are in
+memory, then their log files where a record had no room for every producer. The last frames are in the log files alone,
+which are read when one of them is sent again. ``core.lineage.predecessor_chain`` has the rule by which the search ends.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+
+from seaweedmq.broker.segment.primary import OpenSegment
+from seaweedmq.broker.serve.sealed_producers import OFFSETS_TIMEOUT_S, FoundProducers, SealedProducers
+from seaweedmq.codec.frame import FrameHeader
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.core.lineage.predecessor_chain import READ_MAX, leaves_gap, predecessor_chain
+from seaweedmq.errors import Corrupt, NotFound, StorageFailed, Unavailable
+from seaweedmq.model.producer import is_kafka_producer
+from seaweedmq.model.segment import ProducerState, Segment
+
+log = logging.getLogger(__name__)
+
+FILES_TIMEOUT_S = 3.0
+"""How long one frame waits for log files that tell whether it was stored before. They are read on for the next one."""
+
+
+class InheritedProducers:
+    """Producer state that one open segment inherits."""
+
+    def __init__(self, segment: OpenSegment, view: ClusterView, sealed: SealedProducers) -> None:
+        self._segment = segment
+        self._view = view
+        self._sealed = sealed
+
+    async def learn(self, header: FrameHeader) -> None:
+        """Have the segment's table know what earlier segments tell of a frame, if it is one of Kafka's producers.
+
+        Raises:
+            Unavailable: the log files that know are not read yet.
+            StorageFailed, Corrupt: they can not be read.
+            ResourceExhausted: the broker remembers as many producers as it may.
+        """
+        if not is_kafka_producer(header.producer_id):
+            return
+        table = self._segment.log.producers
+        if header.producer_id not in table:
+            state = await self._state(header)
+            if state is not None and header.producer_id not in table:
+                self._segment.adopt_producer(state)
+        if self._may_be_older(header):
+            await self._learn_frames(header)
+
+    def _may_be_older(self, header: FrameHeader) -> bool:
+        return self._segment.log.producers.may_be_older(
+            header.producer_id, header.producer_epoch, header.first_sequence, header.record_count
+        )
+
+    def _elders(self) -> Iterator[Segment]:
+        """The earlier segments as of the metadata now."""
+        segment, view = self._segment.segment, self._view
+        known = view.segments_of(segment.topic)
+        return predecessor_chain(segment, known, view.sealed_for_s, self._segment.producer_idle_s)
+
+    async def _state(self, header: FrameHeader) -> ProducerState | None:
+        """Return the producer's state in the last earlier segment that knows it; None if it may begin anywhere."""
+        between: list[Segment] = []
+        """Later segments that do not name it, and lived for longer than this broker saw: they may have forgotten it."""
+        later: Segment | None = None
+        files_read = 0
+        for elder in self._elders():
+            if later is not None and later.end_offset != later.start_offset and not self._view.saw_sealing(elder):
+                between.append(later)
+            state = self._recorded_state(elder, header.producer_id)
+            if state is None and not elder.sequences_complete and elder.end_offset != elder.start_offset:
+                if files_read == READ_MAX:
+                    return None
+                files_read += 1
+                found = await self._recovered(elder, header.producer_id)
+                state = found.states.get(header.producer_id)
+                if state is None and not found.is_complete:
+                    return None  # log files stay for as long as producers repeat anything
+            if state is not None:
+                if between and leaves_gap(state, header.producer_epoch, header.first_sequence):
+                    return await self._state_behind_a_gap(header.producer_id, between, state)
+                return state
+            later = elder
+        return None
+
+    async def _state_behind_a_gap(
+        self, producer_id: int, between: Sequence[Segment], state: ProducerState
+    ) -> ProducerState | None:
+        """Return where a producer is whose frame does not continue ``state``, as the log files of the segments in
+        between show; None if they may have held more of it than is left."""
+        if len(between) > READ_MAX:
+            return None
+        for elder in between:
+            found = await self._recovered(elder, producer_id)
+            if producer_id in found.states:
+                return found.states[producer_id]
+            if found.begins_at > elder.start_offset:
+                return None
+        return state
+
+    def _recorded_state(self, elder: Segment, producer_id: int) -> ProducerState | None:
+        recorded = self._sealed.recorded(self._segment.topic, elder).get(producer_id)
+        if recorded is None:
+            return None
+        return ProducerState(
+            producer_id=producer_id, producer_epoch=recorded.producer_epoch, next_sequence=recorded.next_sequence
+        )
+
+    async def _recovered(self, elder: Segment, producer_id: int) -> FoundProducers:
+        try:
+            async with asyncio.timeout(FILES_TIMEOUT_S):
+                return await self._sealed.recovered(self._segment.topic, elder)
+        except TimeoutError:
+            raise Unavailable(
+                f"what producer {producer_id} had stored in {elder} is still being read from its log files: retry"
+            ) from None
+
+    async def _learn_frames(self, header: FrameHeader) -> None:
+        """Where the last frames of the producer are, until the one of this header is among them. It is stored, so that
+        its producer can go on even if nobody can say where."""
+        table, topic, who = self._segment.log.producers, self._segment.topic, header.producer_id
+        try:
+            async with asyncio.timeout(OFFSETS_TIMEOUT_S):
+                for elder in self._elders():
+                    if who not in self._sealed.recorded(topic, elder) and elder.sequences_complete:
+                        continue
+                    found = await self._sealed.recovered(topic, elder)
+                    state = found.states.get(who)
+                    if state is not None:
+                        table.put_before(who, state.producer_epoch, state.recent)
+                    if not self._may_be_older(header):
+                        return
+        except (Corrupt, NotFound, StorageFailed, TimeoutError) as error:
+            log.warning(
+                "%s: producer %d is not told where a repeated frame was stored: %s",
+                *(self._segment.segment, who, error or "not in time"),
+            )

@@ -1,0 +1,143 @@
+"""The rows of a staged batch as one segment gets them: whole frames as they lie there, or rows picked out of them.
+
+A frame whose slots all belong to the segment goes out as it is, but for three numbers in its header. Only where the
+segments are others than those it was staged for are its keys looked at.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from seaweedmq.client.publish.framing import key_slots
+from seaweedmq.client.publish.rows import Slots
+from seaweedmq.codec.arrays import array_of
+from seaweedmq.codec.frame import FLAG_KEY, FLAG_TIMESTAMP, Frame, encode_header
+from seaweedmq.codec.payload.batch import decode_frame, encode_frame
+from seaweedmq.codec.slots import histogram_of
+from seaweedmq.core.replay import Replay
+from seaweedmq.model.frames import Frames
+from seaweedmq.model.ring import KeyRange
+from seaweedmq.rpc.frames import pack_frames
+from seaweedmq.storage.staging import StagedFrame
+
+Picked = npt.NDArray[np.int64]
+
+
+class StagedFrameReader(Protocol):
+    """The frames of the batch, in order. Blocking."""
+
+    def headers(self, lo: int, hi: int) -> Iterator[StagedFrame]:
+        """Those whose slots overlap ``[lo, hi)``."""
+
+    def payload(self, frame: StagedFrame) -> bytes:
+        """Behind the header."""
+
+
+class RowSelection(NamedTuple):
+    """Rows that go into one frame."""
+
+    frame: StagedFrame
+    rows: Picked | None
+    """Their numbers in it; None: all."""
+
+    @property
+    def record_count(self) -> int:
+        return self.frame.header.record_count if self.rows is None else len(self.rows)
+
+
+class StagedRows:
+    """What each segment gets, by what a replay says. Used by one thread at a time.
+
+    Args:
+        schema: the topic's; None for a plain topic.
+        ring: the topic's when the batch was staged.
+    """
+
+    def __init__(self, staged: StagedFrameReader, replay: Replay, ring: KeyRange, schema: pa.Schema | None) -> None:
+        self._staged = staged
+        self._replay = replay
+        self._ring = ring
+        self._schema = schema
+        self._decoded: tuple[StagedFrame, pa.RecordBatch, Slots] | None = None
+        """The frame that was unpacked last: several pieces of it may be wanted."""
+
+    def of(self, segment: int) -> Iterator[RowSelection]:
+        """The rows of a segment that is ready or has begun, in order: the same ones each time."""
+        feed = self._replay.feed(segment)
+        if feed.origins:
+            for before, kept in feed.origins:
+                for piece in self.beyond(self.of(before), kept):
+                    yield from self._within(piece, feed.slots)
+        else:
+            for frame in self._staged.headers(feed.slots.lo, feed.slots.hi):
+                yield from self._within(RowSelection(frame, None), feed.slots)
+
+    def beyond(self, pieces: Iterator[RowSelection], count: int) -> Iterator[RowSelection]:
+        """Without the first ``count`` rows."""
+        for piece in pieces:
+            if count >= piece.record_count:
+                count -= piece.record_count
+            elif count:
+                rows = np.arange(piece.record_count, dtype=np.int64) if piece.rows is None else piece.rows
+                yield RowSelection(piece.frame, rows[count:])
+                count = 0
+            else:
+                yield piece
+
+    def encode(
+        self, piece: RowSelection, slots: KeyRange, producer_id: int, producer_epoch: int, first_sequence: int
+    ) -> Frames:
+        """The frame of a piece, for a segment of these slots."""
+        header = piece.frame.header
+        if piece.rows is None:
+            header = header._replace(
+                producer_id=producer_id, producer_epoch=producer_epoch, first_sequence=first_sequence
+            )
+            return pack_frames((encode_header(header), self._staged.payload(piece.frame)))
+        batch, frame_slots = self._unpacked(piece.frame)
+        batch = batch.take(array_of(np.ascontiguousarray(piece.rows), pa.int64()))
+        picked = frame_slots[piece.rows]
+        lowest, highest = header.timestamp_min, header.timestamp_max
+        if header.flags & FLAG_TIMESTAMP:
+            bounds = pc.min_max(batch.column("_timestamp").view(pa.int64()))
+            lowest, highest = bounds["min"].as_py(), bounds["max"].as_py()
+        return encode_frame(
+            batch,
+            flags=header.flags,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            first_sequence=first_sequence,
+            timestamp_min=lowest,
+            timestamp_max=highest,
+            slot_min=int(picked.min()),
+            slot_max=int(picked.max()),
+            histogram=histogram_of(picked, slots),
+            join=pack_frames,
+        )
+
+    def _within(self, piece: RowSelection, slots: KeyRange) -> Iterator[RowSelection]:
+        header = piece.frame.header
+        if slots.covers(header.slot_min, header.slot_max):
+            yield piece
+        elif header.slot_max >= slots.lo and header.slot_min < slots.hi:
+            _, frame_slots = self._unpacked(piece.frame)
+            is_inside = (frame_slots >= slots.lo) & (frame_slots < slots.hi)
+            rows = np.flatnonzero(is_inside) if piece.rows is None else piece.rows[is_inside[piece.rows]]
+            if len(rows):
+                yield RowSelection(piece.frame, rows)
+
+    def _unpacked(self, frame: StagedFrame) -> tuple[pa.RecordBatch, Slots]:
+        if self._decoded is None or self._decoded[0] != frame:
+            header = frame.header
+            whole = Frame(header, b"", memoryview(self._staged.payload(frame)))
+            batch = decode_frame(whole, self._schema if header.schema_version else None)
+            slots = np.full(header.record_count, header.slot_min, np.uint16)
+            if header.slot_min != header.slot_max and header.flags & FLAG_KEY:
+                # Rows without a key stay together, where nobody has to remember the place that was drawn for them.
+                slots = key_slots(batch.column("_key"), header.slot_min, self._ring)
+            self._decoded = frame, batch, slots
+        return self._decoded[1], self._decoded[2]

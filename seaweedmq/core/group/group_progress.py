@@ -1,0 +1,95 @@
+"""How far a group is in a topic: what it has finished, what is due, and where a segment is begun.
+
+A segment is *finished* once it is sealed and the group has committed its end, and *due* once all that came before it is
+finished, or gone with retention, and it is not finished itself.
+"""
+
+from collections.abc import Mapping
+
+from seaweedmq.model.group_record import CommittedOffset
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.subscribe import EARLIEST, Start, StartKind
+
+_NOTHING: Mapping[int, Segment] = {}
+
+
+class GroupProgress:
+    """Committed offsets against the segments of the topic."""
+
+    def __init__(self, start: Start, horizon: int, committed: Mapping[int, CommittedOffset]) -> None:
+        self.start = start
+        """Where segments below ``horizon`` begin of which nothing is committed."""
+        self.horizon = horizon
+        self.committed = dict(committed)
+        self.segments = _NOTHING
+        """By id, as the metadata has them."""
+        self._ends: dict[int, int] = {}
+
+    def learn(self, segments: Mapping[int, Segment], next_segment: int) -> frozenset[int]:
+        """Take in newer metadata; return the segments, forgotten here, that were committed and are gone for good."""
+        self.segments = segments
+        self._ends = {s: end for s, end in self._ends.items() if s in segments and segments[s].is_open}
+        gone = frozenset(s for s in self.committed if s not in segments and s < next_segment)
+        for segment in gone:
+            del self.committed[segment]
+        return gone
+
+    def learn_ends(self, ends: Mapping[int, int]) -> None:
+        """Take in high watermarks; they never fall."""
+        for segment, end in ends.items():
+            self._ends[segment] = max(end, self._ends.get(segment, 0))
+
+    def end(self, segment: int) -> int:
+        """First offset that can not be committed past: the end of a sealed segment; of an open one, what was committed
+        as far as is known here, which may be too low."""
+        known = self.segments.get(segment)
+        if known is not None and known.end_offset is not None:
+            return known.end_offset
+        return max(self._ends.get(segment, 0), self.position(segment))
+
+    def begin(self, segment: int) -> Start:
+        """Where an owner begins."""
+        committed = self.committed.get(segment)
+        if committed is not None:
+            return Start(StartKind.OFFSET, committed.offset)
+        return self.start if segment < self.horizon else EARLIEST
+
+    def position(self, segment: int) -> int:
+        """The lowest offset that may still have to be delivered."""
+        committed = self.committed.get(segment)
+        if committed is not None:
+            return committed.offset
+        known = self.segments.get(segment)
+        return known.start_offset if known else 0
+
+    def behind(self, segment: int) -> bool:
+        """Whether there surely was something to deliver."""
+        return self.end(segment) > self.position(segment)
+
+    def finished(self, segment: int) -> bool:
+        """Whether the group will never read of it again. Segments that are gone are finished, too."""
+        known = self.segments.get(segment)
+        if known is None:
+            return True
+        end = known.end_offset
+        if end is None:
+            return False
+        if self.position(segment) >= end:
+            return True
+        skipped = self.start.kind is StartKind.OFFSET and segment < self.horizon and segment not in self.committed
+        return skipped and end <= self.start.value
+
+    def due(self) -> list[int]:
+        """What should have an owner, by id."""
+        found: list[int] = []
+        # Finished, and so is all that came before: a segment without records is finished as soon as it is sealed, and
+        # what comes after it would overtake what came before it.
+        passed: set[int] = set()
+        for number, segment in sorted(self.segments.items()):  # ids rise along the lineage
+            if any(p in self.segments and p not in passed for p in segment.predecessors):
+                continue
+            if self.finished(number):
+                passed.add(number)
+            else:
+                found.append(number)
+        return found

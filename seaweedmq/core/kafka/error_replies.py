@@ -1,0 +1,42 @@
+"""What a shard answers for a group that it does not ask, and by how much a word would make it grow."""
+
+from seaweedmq.core.kafka.classic_events import (
+    Heartbeat,
+    HeartbeatReply,
+    Join,
+    JoinReply,
+    Leave,
+    LeaveReply,
+    Reply,
+    Sync,
+    SyncReply,
+)
+from seaweedmq.core.kafka.classic_group import ClassicGroup
+from seaweedmq.core.kafka.classic_members import protocols_bytes
+from seaweedmq.model.kafka_groups import GroupError
+
+
+def group_error_reply(event: Join | Sync | Heartbeat | Leave, error: GroupError) -> Reply:
+    """The error as an answer to this request."""
+    match event:
+        case Join():
+            return JoinReply(token=event.token, member=event.member, error=error)
+        case Sync():
+            return SyncReply(token=event.token, error=error)
+        case Heartbeat():
+            return HeartbeatReply(event.token, error)
+        case Leave():
+            if error is GroupError.UNKNOWN_MEMBER_ID:  # nobody is in a group that does not exist: said of each
+                return LeaveReply(event.token, members=tuple((leaving, error) for leaving in event.members))
+            return LeaveReply(event.token, error)
+
+
+def growth_bytes(event: Join | Sync | Heartbeat | Leave, group: ClassicGroup | None) -> int:
+    """By how much the group would grow, at most; not at all, or less, if it says again what it said."""
+    match event:
+        case Join():
+            return protocols_bytes(event.protocols) - (group.said_bytes(event.member) if group is not None else 0)
+        case Sync() if event.assignments:
+            before_bytes = group.assigned_bytes if group is not None else 0
+            return sum(map(len, event.assignments.values())) - before_bytes
+    return 0

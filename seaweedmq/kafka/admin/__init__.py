@@ -1,0 +1,1 @@
+"""Kafka's admin APIs: topics, their configs, and what lies in them."""

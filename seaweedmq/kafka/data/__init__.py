@@ -1,0 +1,1 @@
+"""Kafka's APIs about records: Produce, Fetch, ListOffsets, DeleteRecords, InitProducerId."""

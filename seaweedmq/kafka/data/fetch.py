@@ -1,0 +1,381 @@
+"""Fetch: what partitions that are led here have for a consumer, by events and not by polling."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from seaweedmq.broker.local import LocalBroker, LocalPartition
+from seaweedmq.core.kafka.fetch_budget import FetchBudget
+from seaweedmq.core.kafka.fetch_session import (
+    Exchange,
+    FetchSessions,
+    PartitionKey,
+    RequestedPartition,
+    SentPartition,
+    SessionProblem,
+    SessionRefused,
+)
+from seaweedmq.core.kafka.fetch_wait import FetchWait
+from seaweedmq.errors import Corrupt, OutOfRange, SeaweedMQError, Unavailable, unraised
+from seaweedmq.kafka.data.fetch_memory import REPLY_BYTES_MAX, FetchMemory, ReplyMemory
+from seaweedmq.kafka.data.partition_reader import Batches, PartitionReader
+from seaweedmq.kafka.metadata.partition_lookup import NO_EPOCH, LeaderHint, PartitionLookup, endpoints, key_of
+from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.error_mapping import code_of
+from seaweedmq.kafka.wire.fetch_reply import FetchedPartition, FetchedTopic, fetch_reply
+from seaweedmq.kafka.wire.freeing import free
+from seaweedmq.kafka.wire.messages import API, Handler, Reply, Request
+from seaweedmq.runtime.log_once import RejectionLog
+from seaweedmq.runtime.signal import Signal
+from seaweedmq.runtime.turns import Turn
+
+log = logging.getLogger(__name__)
+
+WAIT_S_MAX = 300.0
+"""A client may ask for less."""
+READ_S_MAX = 10.0
+"""Of files, which may have to wait for memory. What was not read then is asked for again."""
+LARGE_PARTITIONS = 5_000
+"""A reply that names more of them is put together in a thread."""
+BY_ID_FROM = 13
+"""Version from which topics are named by their ids."""
+READ_COMMITTED = 1
+NO_OFFSET = -1
+_MISSING = frozenset({Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID})
+
+
+@dataclass(slots=True)
+class Fetched:
+    """The answer for one partition."""
+
+    partition: int
+    want: RequestedPartition
+    error: Exception | None = None
+    hint: LeaderHint | None = None
+    high_watermark: int = NO_OFFSET
+    log_start: int = NO_OFFSET
+    batches: Batches | None = None
+    source: LocalPartition | None = None
+    readable_bytes: int = 0
+    """Bytes from the requested offset to ``counted_to``, up to the limit of the reply."""
+    counted_to: int = NO_OFFSET
+
+    @property
+    def has_records(self) -> bool:
+        return self.batches is not None and self.batches.size > 0
+
+    @property
+    def is_old(self) -> bool:
+        """Whether there may be more by now."""
+        source = self.source
+        return source is not None and (source.is_over or source.high_watermark != self.high_watermark)
+
+    @property
+    def ends_wait(self) -> bool:
+        """Whether the error is one that the client acts upon. A partition that does not exist does not end the wait of
+        the others: else a consumer that keeps one which was deleted asks without a pause."""
+        return self.error is not None and _code_of(self.error) not in _MISSING
+
+    def count(self) -> None:
+        """Count what was committed since the last call, without reading it."""
+        source, bytes_max = self.source, max(self.want.bytes_max, 1)
+        while source is not None and self.counted_to < source.high_watermark and self.readable_bytes < bytes_max:
+            entries = source.in_memory(self.counted_to, bytes_max - self.readable_bytes)
+            if entries is None:  # in files: much, or old enough to be sent
+                self.readable_bytes = REPLY_BYTES_MAX
+                return
+            self.readable_bytes += sum(len(entry.payload) for entry in entries)
+            self.counted_to = entries[-1].end_offset
+            if self.counted_to < source.high_watermark:  # whole frames stop short of the limit that is reached here
+                self.readable_bytes = max(self.readable_bytes, bytes_max)
+
+
+class FetchHandlers:
+    """Answers Fetch."""
+
+    def __init__(
+        self, local: LocalBroker, partitions: PartitionLookup, reader: PartitionReader, memory: FetchMemory
+    ) -> None:
+        self._partitions = partitions
+        self._reader = reader
+        self._memory = memory
+        self._sessions = FetchSessions(lambda: local.env.rng.getrandbits(31))
+        self._rejections = RejectionLog(log, "partitions of Kafka fetches")
+
+    def handlers(self) -> dict[int, Handler]:
+        """By the keys of the APIs."""
+        return {API.FETCH: self.fetch}
+
+    async def fetch(self, request: Request) -> Reply:
+        """Wait until there are ``min_bytes`` of records, or an error, or ``max_wait_ms`` are over, or the reply holds
+        up another one; then read, once. A Fetch that waits holds no records."""
+        body, loop = request.body, asyncio.get_running_loop()
+        try:
+            exchange = await self._begin(request)
+        except SessionRefused as refused:
+            return fetch_reply(request.version, (), error_code=_OF_PROBLEM[refused.problem])
+        deadline = loop.time() + min(max(body.max_wait_ms, 0) / 1000, WAIT_S_MAX)
+        bytes_max = min(max(body.max_bytes, 0), REPLY_BYTES_MAX)
+        fetched: dict[PartitionKey, Fetched] = {}
+        for key, want in exchange.partitions.items():
+            fetched[key] = await self._look(key, want)
+            await request.turn.pause()
+        if body.max_wait_ms > 0:
+            await self._wait(request, fetched, FetchWait(max(body.min_bytes, 0), bytes_max), deadline)
+        memory = self._memory.reply(request.line.press)
+        try:
+            memory.hold(await self._gather(fetched, memory.reserve(bytes_max), memory, request.turn))
+            reply = await _reply(request, exchange, fetched, memory)
+        except BaseException:
+            memory.release()
+            raise
+        if len(fetched) >= LARGE_PARTITIONS:
+            await free(fetched, request.turn)
+        return reply
+
+    async def _begin(self, request: Request) -> Exchange:
+        body, by_id = request.body, request.version >= BY_ID_FROM
+        wanted: dict[PartitionKey, RequestedPartition] = {}
+        for topic in body.topics:
+            key = key_of(topic.topic, topic.topic_id, by_id=by_id)
+            for part in topic.partitions:
+                wanted[key, part.partition] = RequestedPartition(
+                    part.fetch_offset, part.partition_max_bytes, max(part.current_leader_epoch, NO_EPOCH)
+                )
+                await request.turn.pause()
+        forgotten: list[PartitionKey] = []
+        for topic in body.forgotten_topics_data:
+            key = key_of(topic.topic, topic.topic_id, by_id=by_id)
+            for number in topic.partitions:
+                forgotten.append((key, number))
+                await request.turn.pause()
+        now = asyncio.get_running_loop().time()
+        return self._sessions.begin(body.session_id, body.session_epoch, wanted, forgotten, now, by_id=by_id)
+
+    async def _wait(
+        self,
+        request: Request,
+        fetched: dict[PartitionKey, Fetched],
+        wait: FetchWait[PartitionKey],
+        deadline: float,
+    ) -> None:
+        """Return when the reply is worth to be sent, or has to be."""
+        poll = _Poll(request, fetched, wait)
+        try:
+            await poll.listen()
+            async with asyncio.timeout_at(deadline):
+                while not poll.is_over:
+                    await poll.changed()
+                    for key in poll.ended():  # the partition may have a successor here
+                        poll.replace(key, await self._look(key, fetched[key].want))
+        except TimeoutError:
+            return
+        finally:
+            poll.close()
+
+    async def _look(self, key: PartitionKey, want: RequestedPartition) -> Fetched:
+        """Find the partition and check the offset, without reading."""
+        name, index = key
+        said = Fetched(index, want)
+        topic = None
+        try:
+            topic = self._partitions.topic(name)
+            partition = self._partitions.led(topic, index, want.leader_epoch)
+            said.source, said.high_watermark = partition, partition.high_watermark
+            said.log_start = await partition.log_start()
+            _check_offset(partition, want.offset, said.log_start)
+            said.counted_to = want.offset
+        except SeaweedMQError as error:
+            self._fail(said, topic, error)
+        return said
+
+    def _fail(self, said: Fetched, topic: PartitionedTopic | None, error: SeaweedMQError) -> None:
+        if isinstance(error, Unavailable):
+            self._rejections.add(error)
+        said.error, said.source = unraised(error), None
+        said.high_watermark = said.log_start = NO_OFFSET
+        said.hint = None if topic is None else self._partitions.hint(topic, said.partition, error)
+
+    async def _gather(
+        self, fetched: dict[PartitionKey, Fetched], bytes_max: int, memory: ReplyMemory, turn: Turn
+    ) -> int:
+        """Read what there is now; return the bytes."""
+        share = FetchBudget(bytes_max)
+        for key, said in fetched.items():
+            await turn.pause()  # before it reads: one commit may have woken a thousand consumers
+            if said.is_old:
+                said = fetched[key] = await self._look(key, said.want)
+            if said.source is not None and said.want.offset < said.high_watermark:
+                await self._read(key, said, share, memory)
+        return share.taken
+
+    async def _read(self, key: PartitionKey, said: Fetched, share: FetchBudget, memory: ReplyMemory) -> None:
+        assert said.source is not None
+        topic = None
+        try:
+            topic = self._partitions.topic(key[0])
+            async with asyncio.timeout(READ_S_MAX):
+                said.batches = await self._reader.read(
+                    said.source, said.want.offset, said.want.bytes_max, share, memory
+                )
+        except SeaweedMQError as error:
+            self._fail(said, topic, error)
+        except TimeoutError:
+            said.error = Unavailable(
+                f"the records of partition {said.partition} of {said.source.topic.name} could not be read within "
+                f"{READ_S_MAX:g} s, since the storage is slow or slow consumers hold kafka_fetch_bytes_max: retry"
+            )
+            self._rejections.add(said.error)
+
+
+class _Poll:
+    """A Fetch that waits. Each commit of a partition is counted when it happens, and wakes no task but the last one."""
+
+    def __init__(self, request: Request, fetched: dict[PartitionKey, Fetched], wait: FetchWait[PartitionKey]) -> None:
+        self._request = request
+        self._fetched = fetched
+        self._wait = wait
+        self._woken = asyncio.Event()
+        self._listening: dict[PartitionKey, tuple[Signal, Callable[[], None]]] = {}
+        self._ended: set[PartitionKey] = set()
+        self._failed: set[PartitionKey] = set()
+        """Those whose error ends the wait."""
+        request.line.grown.listen(self._grown)
+
+    async def listen(self) -> None:
+        """Count every partition, now and whenever it grows."""
+        for key in self._fetched:
+            self._listen(key)
+            await self._request.turn.pause()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the reply is due: for an error, for enough records, for another reply behind it, or because no
+        partition is left that could get any."""
+        return self._request.holds_up or self._wait.is_enough or not self._listening or bool(self._failed)
+
+    async def changed(self) -> None:
+        """Wait until something happened that may end the wait."""
+        await self._woken.wait()
+        self._woken.clear()
+
+    def ended(self) -> list[PartitionKey]:
+        """The partitions whose segments have ended since the last call."""
+        ended, self._ended = self._ended, set()
+        return [key for key in self._fetched if key in ended] if ended else []
+
+    def replace(self, key: PartitionKey, said: Fetched) -> None:
+        """A partition was looked up again."""
+        self._unlisten(key)
+        self._fetched[key] = said
+        self._listen(key)
+
+    def close(self) -> None:
+        """Listen to nothing."""
+        self._request.line.grown.unlisten(self._grown)
+        for key in tuple(self._listening):
+            self._unlisten(key)
+
+    def _listen(self, key: PartitionKey) -> None:
+        said = self._fetched[key]
+        source = said.source
+        if said.ends_wait:
+            self._failed.add(key)
+        if source is None:
+            self._wait.count(key, 0)
+            return
+        heard = partial(self._committed, key)
+        self._listening[key] = source.changed, heard
+        source.changed.listen(heard)
+        heard()
+
+    def _unlisten(self, key: PartitionKey) -> None:
+        if key in self._listening:
+            signal, heard = self._listening.pop(key)
+            signal.unlisten(heard)
+
+    def _committed(self, key: PartitionKey) -> None:
+        said = self._fetched[key]
+        if said.source is not None and said.source.is_over:
+            self._ended.add(key)
+            self._woken.set()
+            return
+        said.count()
+        self._wait.count(key, said.readable_bytes)
+        if self._wait.is_enough:
+            self._woken.set()
+
+    def _grown(self) -> None:
+        if self._request.holds_up:
+            self._woken.set()
+
+
+def _check_offset(partition: LocalPartition, offset: int, log_start: int) -> None:
+    if not log_start <= offset <= partition.end:
+        raise OutOfRange(
+            f"offset {offset} of partition {partition.partition} of {partition.topic.name}: it holds {log_start} to "
+            f"{partition.high_watermark}"
+        )
+
+
+_OF_PROBLEM = {
+    SessionProblem.UNKNOWN: Code.FETCH_SESSION_ID_NOT_FOUND,
+    SessionProblem.EPOCH: Code.INVALID_FETCH_SESSION_EPOCH,
+    SessionProblem.NAMING: Code.FETCH_SESSION_TOPIC_ID_ERROR,
+}
+
+
+async def _reply(
+    request: Request, exchange: Exchange, fetched: Mapping[PartitionKey, Fetched], memory: ReplyMemory
+) -> Reply:
+    topics: dict[str | bytes, list[FetchedPartition]] = {}
+    hints, count = [], 0
+    for key, said in fetched.items():
+        told = SentPartition(said.high_watermark, said.log_start)
+        if exchange.settle(key, told, has_records=said.has_records, has_error=said.error is not None):
+            topics.setdefault(key[0], []).append(_partition(said, request.body.isolation_level))
+            count += 1
+            if said.hint is not None:
+                hints.append(said.hint)
+        await request.turn.pause()
+    make = partial(
+        fetch_reply,
+        request.version,
+        [
+            FetchedTopic(name=key, partitions=parts)
+            if isinstance(key, str)
+            else FetchedTopic(topic_id=key, partitions=parts)
+            for key, parts in topics.items()
+        ],
+        session_id=exchange.session_id,
+        endpoints=endpoints(hints),
+        sent=memory.release,
+    )
+    if count < LARGE_PARTITIONS:
+        return make()
+    reply = await asyncio.to_thread(make)
+    for parts in topics.values():
+        await free(parts, request.turn)
+    return reply
+
+
+def _partition(said: Fetched, isolation_level: int) -> FetchedPartition:
+    return FetchedPartition(
+        index=said.partition,
+        error_code=Code.NONE if said.error is None else _code_of(said.error),
+        high_watermark=said.high_watermark,
+        last_stable_offset=said.high_watermark,
+        log_start_offset=said.log_start,
+        aborted=() if isolation_level == READ_COMMITTED else None,
+        records=() if said.batches is None else said.batches.buffers,
+        leader_id=-1 if said.hint is None else said.hint.node.id,
+        leader_epoch=-1 if said.hint is None else said.hint.epoch,
+    )
+
+
+def _code_of(error: Exception) -> Code:
+    """The code of a failed read: a damaged file reaches the consumer's caller as lost records do."""
+    return Code.CORRUPT_MESSAGE if isinstance(error, Corrupt) else code_of(error)

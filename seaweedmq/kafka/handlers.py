@@ -1,0 +1,78 @@
+"""Who answers which of Kafka's requests in one broker, put together."""
+
+from collections.abc import Sequence
+
+from seaweedmq.broker.local import LocalBroker
+from seaweedmq.kafka.admin.changes import TopicChanges
+from seaweedmq.kafka.admin.configs import ConfigHandlers
+from seaweedmq.kafka.admin.cursors import Cursors
+from seaweedmq.kafka.admin.inventory import InventoryHandlers
+from seaweedmq.kafka.admin.topics import TopicHandlers
+from seaweedmq.kafka.coordinators import Coordinators
+from seaweedmq.kafka.data.delete_records import DeleteRecordsHandlers
+from seaweedmq.kafka.data.fetch import FetchHandlers
+from seaweedmq.kafka.data.fetch_memory import FetchMemory
+from seaweedmq.kafka.data.init_producer_id import InitProducerIdHandlers
+from seaweedmq.kafka.data.list_offsets import ListOffsetsHandlers
+from seaweedmq.kafka.data.partition_reader import PartitionReader
+from seaweedmq.kafka.data.produce import ProduceHandlers
+from seaweedmq.kafka.data.producer_ids import ProducerIds
+from seaweedmq.kafka.data.reencode import Reencoder
+from seaweedmq.kafka.gateway import Room
+from seaweedmq.kafka.groups.classic import ClassicGroupHandlers
+from seaweedmq.kafka.groups.committed_offsets import CommittedOffsetsHandlers
+from seaweedmq.kafka.groups.find_coordinator import FindCoordinatorHandlers
+from seaweedmq.kafka.groups.group_admin import GroupAdmin
+from seaweedmq.kafka.metadata.metadata_api import MetadataHandlers
+from seaweedmq.kafka.metadata.nodes import Nodes
+from seaweedmq.kafka.metadata.partition_lookup import PartitionLookup
+from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
+from seaweedmq.kafka.shard_snapshots import AFTER_BYTES
+from seaweedmq.kafka.unsupported_apis import UnsupportedHandlers
+
+
+class Handlers:
+    """All of them, of one broker."""
+
+    def __init__(self, local: LocalBroker, *, snapshot_after_bytes: int = AFTER_BYTES) -> None:
+        """``snapshot_after_bytes``: a coordinator writes a snapshot of its groups after so much else."""
+        config = local.config
+        self.nodes = Nodes(local.view, local.meta, local.store, local.env, own_address=local.kafka_address)
+        self.directory = TopicDirectory(local.view, self.nodes, config.kafka_namespace)
+        changes = TopicChanges(local.api, local.view, local.env.rng)
+        partitions = PartitionLookup(local, self.directory)
+        coordinators = Coordinators(local, snapshot_after_bytes=snapshot_after_bytes)
+        local.spawn(coordinators.run(), "coordinators of Kafka groups")  # until the broker has left the cluster
+        local.kafka_groups.answer = GroupAdmin(local, coordinators)
+        self._cursors = Cursors(
+            local.spawn,
+            cursors_max=config.kafka_cursors_max,
+            rest_bytes_max=local.memory.reencode_bytes // 2,
+        )
+        self.fetch_memory = FetchMemory(local.memory.fetch_bytes)
+        reader = PartitionReader(self._cursors, Reencoder(local.memory.reencode_bytes // 2))
+        self.all: Sequence[Room] = (
+            MetadataHandlers(local, self.directory, changes),
+            TopicHandlers(self.directory, changes, config),
+            ConfigHandlers(
+                self.directory,
+                changes,
+                config,
+                broker_id=lambda: local.id,
+                fetch_bytes_max=self.fetch_memory.reply_bytes_max,
+            ),
+            ProduceHandlers(local, partitions),
+            FetchHandlers(local, partitions, reader, self.fetch_memory),
+            ListOffsetsHandlers(partitions),
+            FindCoordinatorHandlers(coordinators, self.nodes),
+            ClassicGroupHandlers(coordinators, local.env),
+            CommittedOffsetsHandlers(coordinators, self.directory),
+            DeleteRecordsHandlers(partitions, changes),
+            InventoryHandlers(self.directory, local.store, broker_id=lambda: local.id, producers=local.producers),
+            InitProducerIdHandlers(ProducerIds(local.meta, local.store, local.env.rng)),
+            UnsupportedHandlers(self.directory),
+        )
+
+    async def close(self) -> None:
+        """Give back what is held between requests."""
+        await self._cursors.close()

@@ -1,0 +1,88 @@
+"""What has one answer in SeaweedMQ, whatever is asked: no permissions, no quotas, no elections, no new groups."""
+
+from typing import Any
+
+from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.error_mapping import KafkaError
+from seaweedmq.kafka.wire.messages import (
+    API,
+    DescribeClientQuotasResponse,
+    ElectLeadersResponse,
+    Handler,
+    ListPartitionReassignmentsResponse,
+    Reply,
+    Request,
+)
+from seaweedmq.runtime.turns import Turn
+
+PREFERRED, UNCLEAN = 0, 1
+"""Kinds of elections."""
+
+
+class UnsupportedHandlers:
+    """Answers requests about permissions, quotas, elections, reassignments, and those of members of new groups."""
+
+    def __init__(self, directory: TopicDirectory) -> None:
+        self._directory = directory
+
+    def handlers(self) -> dict[int, Handler]:
+        """By API key."""
+        return {
+            API.DESCRIBE_ACLS: self.no_permissions,
+            API.CREATE_ACLS: self.no_permissions,
+            API.DELETE_ACLS: self.no_permissions,
+            API.DESCRIBE_CLIENT_QUOTAS: self.no_quotas,
+            API.ELECT_LEADERS: self.elect_leaders,
+            API.LIST_PARTITION_REASSIGNMENTS: self.no_reassignments,
+            API.CONSUMER_GROUP_HEARTBEAT: self.no_new_groups,
+        }
+
+    async def no_permissions(self, _: Request) -> Reply:
+        """Everybody may do everything. Raises KafkaRefusal."""
+        raise KafkaError(Code.SECURITY_DISABLED, "SeaweedMQ has no permissions: everybody may do everything")
+
+    async def no_quotas(self, _: Request) -> Reply:
+        """Nobody is slowed down."""
+        return DescribeClientQuotasResponse(throttle_time_ms=0, error_code=Code.NONE, error_message=None, entries=[])
+
+    async def no_reassignments(self, _: Request) -> Reply:
+        """Segments move in one step: none is ever on its way."""
+        return ListPartitionReassignmentsResponse(
+            throttle_time_ms=0, error_code=Code.NONE, error_message=None, topics=[]
+        )
+
+    async def no_new_groups(self, _: Request) -> Reply:
+        """Of KIP-848. Were this not advertised, librdkafka would wait for ever without a word. Raises KafkaRefusal."""
+        raise KafkaError(
+            Code.UNSUPPORTED_VERSION, "SeaweedMQ does not have the new group protocol: set group.protocol=classic"
+        )
+
+    async def elect_leaders(self, request: Request) -> Reply:
+        """The cluster's leader sees to it that every partition has one; of all partitions none needs an election."""
+        await self._directory.nodes.ready()
+        body = request.body
+        if body.election_type not in (PREFERRED, UNCLEAN):
+            raise KafkaError(Code.INVALID_REQUEST, f"elections of type {body.election_type} are unknown: use 0 or 1")
+        kind, turn = body.election_type, request.turn
+        results = [await self._elected(asked, kind, turn) for asked in body.topic_partitions or ()]
+        return ElectLeadersResponse(throttle_time_ms=0, error_code=Code.NONE, replica_election_results=results)
+
+    async def _elected(self, asked: Any, kind: int, turn: Turn) -> Any:
+        result = ElectLeadersResponse.ReplicaElectionResult
+        found = []
+        for partition in asked.partitions:
+            code, why = self._why_not(asked.topic, partition, kind)
+            found.append(result.PartitionResult(partition_id=partition, error_code=code, error_message=why))
+            await turn.pause()
+        return result(topic=asked.topic, partition_result=found)
+
+    def _why_not(self, topic: str, partition: int, kind: int) -> tuple[int, str]:
+        try:
+            led = self._directory.find(topic).partition(partition)
+        except KafkaError as refusal:
+            return refusal.kafka_code, str(refusal)
+        if led.error is Code.NONE:
+            return Code.ELECTION_NOT_NEEDED, f"partition {partition} of {topic} has its leader, {led.leader}"
+        nobody = Code.PREFERRED_LEADER_NOT_AVAILABLE if kind == PREFERRED else Code.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        return nobody, f"partition {partition} of {topic} gets a leader as soon as a broker has room: none is elected"

@@ -1,0 +1,61 @@
+"""How long a member believes what it was assigned."""
+
+from seaweedmq.client.group.assignment_lease import AssignmentLease
+from seaweedmq.model.groups import GroupAssignment
+
+
+def assignment(trust_s: float | None) -> GroupAssignment:
+    return GroupAssignment(generation=1, owned=(), trust_s=trust_s)
+
+
+class Steady:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_while_a_stream_is_open_each_beat_renews_the_trust() -> None:
+    clock = Steady()
+    contact = AssignmentLease(clock)
+    contact.opened(clock.now, assignment(3.0))
+    for _ in range(100):
+        clock.now += contact.beat_s
+        assert contact.is_fresh
+        assert contact.beat()
+
+
+def test_who_stood_still_believes_only_a_stream_that_was_opened_since() -> None:
+    clock = Steady()
+    contact = AssignmentLease(clock)
+    contact.opened(clock.now, assignment(3.0))
+    opened_before = clock.now
+    clock.now += 3.1
+    assert not contact.is_fresh
+    assert not contact.beat()
+    contact.opened(opened_before, assignment(3.0))  # its answer had been waiting here
+    assert not contact.is_fresh
+    contact.opened(clock.now, assignment(3.0))
+    assert contact.is_fresh
+
+
+def test_without_a_stream_the_trust_ends() -> None:
+    clock = Steady()
+    contact = AssignmentLease(clock)
+    contact.opened(clock.now, assignment(3.0))
+    clock.now += 2.9
+    assert contact.is_fresh
+    clock.now += 0.2
+    assert not contact.is_fresh
+
+
+def test_a_coordinator_that_says_nothing_of_it_is_believed() -> None:
+    clock = Steady()
+    contact = AssignmentLease(clock)
+    assert contact.is_fresh
+    contact.opened(clock.now, assignment(None))
+    clock.now += 1e6
+    assert contact.is_fresh
+    assert contact.beat()
+    assert contact.beat_s == 1.0

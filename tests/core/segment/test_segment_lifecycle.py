@@ -1,0 +1,371 @@
+"""The fate of an open segment on its primary, as transcripts: what happens, and what is done about it."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from seaweedmq.core.segment.commit_rule import CheckFence, RaiseHighWatermark
+from seaweedmq.core.segment.segment_lifecycle import (
+    COMMITTING,
+    STAGES,
+    UNDISPUTED,
+    Action,
+    Event,
+    Halt,
+    LeaveFollowers,
+    NotifyPublishers,
+    OnlyFsynced,
+    SegmentLifecycle,
+    SegmentStage,
+)
+from seaweedmq.errors import Fenced, StaleMetadata, StorageFailed, Unavailable
+from seaweedmq.model.ring import WHOLE_RING
+from seaweedmq.model.segment import Segment, SegmentState
+from seaweedmq.model.topic import TopicName
+
+
+class Log:
+    """Positions of a log."""
+
+    def __init__(self) -> None:
+        self.committed = self.flushed = self.written = 0
+        self.thin = False
+
+    @property
+    def committable(self) -> int:
+        return self.flushed if self.thin else self.written
+
+
+class Tale:
+    """A segment, told step by step: each line says what happened, what was done, and where it stands."""
+
+    def __init__(self, *replicas: str) -> None:
+        self.log = Log()
+        self.lease_alive = True
+        self.fate = SegmentLifecycle(
+            Segment(
+                topic=TopicName("shop", "orders"),
+                id=4,
+                slots=WHOLE_RING,
+                epoch=1,
+                state=SegmentState.OPEN,
+                replicas=replicas,
+            ),
+            self.log,
+        )
+        self.lines: list[str] = []
+
+    def store(self, *, written: int = 0, flushed: int = 0) -> None:
+        self.log.written = max(self.log.written, written)
+        self.log.flushed = max(self.log.flushed, flushed)
+        self.note(f"written {self.log.written} flushed {self.log.flushed}", self.progressed())
+
+    def lease(self, alive: bool) -> None:
+        self.lease_alive = alive
+        self.note("lease is back" if alive else "lease has ended", self.progressed())
+
+    def lose(self, error: Exception) -> None:
+        self.event(f"b-2 is lost: {type(error).__name__}", self.fate.follower_lost("b-2", error))  # type: ignore[arg-type]
+
+    def looked(self, *, fenced: bool) -> None:
+        self.event("a fence" if fenced else "no fence", self.fate.looked(fenced=fenced))
+
+    def storage_fails(self) -> None:
+        self.note("the storage fails", self.perform(self.fate.look_fails(StorageFailed("no answer"))))
+
+    def seal(self) -> None:
+        self.note("seal", self.perform(self.fate.seal()))
+
+    def all_flushed(self) -> None:
+        self.note("all flushed", self.perform(self.fate.all_flushed()))
+
+    def drain(self) -> None:
+        self.note("drain", self.perform(self.fate.drain(Unavailable("stopping"))))
+
+    def close(self) -> None:
+        self.note("close", self.perform(self.fate.close(StaleMetadata("sealed"))))
+
+    def event(self, what: str, actions: object) -> None:
+        self.note(what, [*self.perform(actions), *self.progressed()])
+
+    def progressed(self) -> list[str]:
+        return self.perform(self.fate.progressed(lease_alive=self.lease_alive))
+
+    def perform(self, actions: object) -> list[str]:
+        """As ``OpenSegment`` does it."""
+        done = []
+        for action in actions:  # type: ignore[attr-defined]
+            if isinstance(action, RaiseHighWatermark):
+                self.log.committed = action.offset
+            if isinstance(action, OnlyFsynced):
+                self.log.thin = True
+            done.append(_told(action))
+        return done
+
+    def note(self, what: str, done: list[str]) -> None:
+        failure = f", {type(self.fate.failure).__name__}" if self.fate.failure else ""
+        self.lines.append(f"{what}: {', '.join(done) or '-'} ({self.fate.stage}{failure})")
+
+
+def _told(action: Action) -> str:
+    match action:
+        case RaiseHighWatermark(offset):
+            return f"commit {offset}"
+        case CheckFence(flushed):
+            return f"look for {flushed}"
+    return {
+        OnlyFsynced: "only fsynced",
+        Halt: "halt",
+        LeaveFollowers: "leave followers",
+        NotifyPublishers: "tell",
+    }.get(type(action)) or {"Sync": "sync", "ComeAgain": "come again"}[type(action).__name__]
+
+
+def test_while_the_lease_lives_what_is_written_is_acknowledged() -> None:
+    tale = Tale("b-1", "b-2")
+    tale.store(written=10)
+    tale.store(flushed=10)
+    tale.store(written=30, flushed=20)
+    assert tale.lines == [
+        "written 10 flushed 0: commit 10 (serving)",
+        "written 10 flushed 10: - (serving)",
+        "written 30 flushed 20: commit 30 (serving)",
+    ]
+
+
+def test_etcd_is_away_and_the_storage_shows_no_fence() -> None:
+    tale = Tale("b-1", "b-2")
+    tale.store(written=10)
+    tale.lease(False)
+    tale.store(written=20)
+    tale.store(flushed=20)
+    tale.store(written=30, flushed=30)
+    tale.looked(fenced=False)
+    tale.looked(fenced=False)
+    tale.lease(True)
+    assert tale.lines == [
+        "written 10 flushed 0: commit 10 (serving)",
+        "lease has ended: - (serving)",
+        "written 20 flushed 0: sync, come again (serving)",
+        "written 20 flushed 20: look for 20, come again (serving)",
+        "written 30 flushed 30: come again (serving)",
+        "no fence: commit 20, look for 30, come again (serving)",
+        "no fence: commit 30 (serving)",
+        "lease is back: - (serving)",
+    ]
+
+
+def test_etcd_is_away_and_others_took_the_segment() -> None:
+    tale = Tale("b-1", "b-2")
+    tale.lease(False)
+    tale.store(written=10, flushed=10)
+    tale.looked(fenced=True)
+    tale.store(written=20, flushed=20)
+    tale.lease(True)
+    tale.close()
+    assert tale.lines == [
+        "lease has ended: - (serving)",
+        "written 10 flushed 10: look for 10, come again (serving)",
+        "a fence: halt, tell (fenced, StaleMetadata)",
+        "written 20 flushed 20: - (fenced, StaleMetadata)",
+        "lease is back: - (fenced, StaleMetadata)",
+        "close: halt (closed, StaleMetadata)",
+    ]
+    assert tale.log.committed == 0
+
+
+def test_the_storage_does_not_answer_for_a_while() -> None:
+    tale = Tale("b-1", "b-2")
+    tale.lease(False)
+    tale.store(written=10, flushed=10)
+    tale.storage_fails()
+    tale.storage_fails()
+    tale.looked(fenced=False)
+    assert tale.lines[2:] == [
+        "the storage fails: tell (serving, StorageFailed)",
+        "the storage fails: - (serving, StorageFailed)",
+        "no fence: commit 10 (serving)",
+    ]
+
+
+def test_a_segment_without_followers_waits_for_the_lease() -> None:
+    tale = Tale("b-1")
+    tale.lease(False)
+    tale.store(written=10, flushed=10)
+    tale.store(written=20)
+    tale.lease(True)
+    assert tale.lines == [
+        "lease has ended: - (serving)",
+        "written 10 flushed 10: tell, come again (serving, Unavailable)",
+        "written 20 flushed 10: come again (serving, Unavailable)",
+        "lease is back: commit 20 (serving)",
+    ]
+
+
+def test_what_a_lost_follower_held_is_fsynced_before_it_is_acknowledged() -> None:
+    tale = Tale("b-1", "b-2")
+    tale.store(written=10)
+    tale.lose(Unavailable("gone"))
+    tale.store(written=20)
+    tale.store(flushed=20)
+    tale.seal()
+    assert tale.lines == [
+        "written 10 flushed 0: commit 10 (serving)",
+        "b-2 is lost: Unavailable: only fsynced, sync, come again (doubtful)",
+        "written 20 flushed 0: come again (doubtful)",
+        "written 20 flushed 20: commit 20, come again (doubtful)",
+        "seal: halt, leave followers (sealing)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"), [(Unavailable("gone"), "Unavailable"), (Fenced("epoch 2"), "StaleMetadata")]
+)
+def test_a_follower_is_lost_while_etcd_is_away(error: Exception, failure: str) -> None:
+    tale = Tale("b-1", "b-2")
+    tale.lease(False)
+    tale.lose(error)
+    tale.store(written=10, flushed=10)
+    assert tale.lines[1:] == [
+        f"b-2 is lost: {type(error).__name__}: only fsynced, sync, tell, come again (doubtful, {failure})",
+        f"written 10 flushed 10: come again (doubtful, {failure})",
+    ]
+
+
+def test_a_look_that_began_before_a_follower_was_lost_still_counts() -> None:
+    tale = Tale("b-1", "b-2")
+    tale.lease(False)
+    tale.store(written=10, flushed=10)
+    tale.lose(Unavailable("gone"))
+    tale.looked(fenced=True)
+    assert tale.lines[-1] == "a fence: halt, tell (fenced, StaleMetadata)"
+
+
+def test_it_is_sealed_and_whatever_comes_then_changes_nothing() -> None:
+    tale = Tale("b-1", "b-2")
+    tale.store(written=10)
+    tale.seal()
+    tale.lose(Unavailable("gone"))
+    tale.store(written=20, flushed=20)
+    tale.seal()
+    tale.all_flushed()
+    tale.seal()
+    tale.close()
+    assert tale.lines[1:] == [
+        "seal: halt, leave followers (sealing)",
+        "b-2 is lost: Unavailable: - (sealing)",
+        "written 20 flushed 20: - (sealing)",
+        "seal: - (sealing)",
+        "all flushed: - (sealed)",
+        "seal: - (sealed)",
+        "close: halt (closed)",
+    ]
+    assert tale.log.committed == 10
+
+
+def test_a_broker_leaves_with_the_only_replica() -> None:
+    tale = Tale("b-1")
+    tale.store(written=10)
+    tale.drain()
+    tale.store(written=20)
+    tale.seal()
+    assert tale.lines[1:] == [
+        "drain: - (draining)",
+        "written 20 flushed 0: commit 20 (draining)",
+        "seal: halt, leave followers (sealing)",
+    ]
+
+
+def test_what_is_not_in_the_table_can_not_be() -> None:
+    tale = Tale("b-1", "b-2")
+    tale.close()
+    with pytest.raises(AssertionError, match="shop/orders#4 is closed: seal can not be"):
+        tale.fate.seal()
+
+
+def test_every_stage_is_reached_and_can_be_closed() -> None:
+    reached, frontier = {SegmentStage.SERVING}, [SegmentStage.SERVING]
+    while frontier:
+        for following in STAGES[frontier.pop()].values():
+            if following not in reached:
+                reached.add(following)
+                frontier.append(following)
+    assert reached == set(SegmentStage)
+    assert all(moves[Event.CLOSE] is SegmentStage.CLOSED for moves in STAGES.values())
+
+
+class AnyFate(RuleBasedStateMachine):
+    """Whatever happens, in any order that the table allows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tale = Tale("b-1", "b-2")
+        self.looks: list[int] = []
+        self.most = 0
+
+    def can(self, event: Event) -> bool:
+        return event in STAGES[self.tale.fate.stage]
+
+    def is_looking(self) -> bool:
+        return bool(self.looks)
+
+    def after(self) -> None:
+        line = self.tale.lines[-1]
+        if "look for" in line:
+            assert not self.looks, "one look at a time"
+            self.looks.append(self.tale.log.flushed)
+
+    @rule(written=st.integers(0, 20), flushed=st.integers(0, 20), lease=st.booleans())
+    def store(self, written: int, flushed: int, lease: bool) -> None:
+        log = self.tale.log
+        self.tale.lease_alive = lease
+        before = log.committed
+        self.tale.store(written=log.written + written, flushed=min(log.flushed + flushed, log.written))
+        assert log.committed == before or lease, "without the lease only a look lets it rise"
+        self.after()
+
+    @precondition(is_looking)
+    @rule(fenced=st.booleans())
+    def looked(self, fenced: bool) -> None:
+        target, before = self.looks.pop(), self.tale.log.committed
+        self.tale.lease_alive = False
+        self.tale.looked(fenced=fenced)
+        assert self.tale.log.committed in ({before} if fenced else {before, target})
+        self.after()
+
+    @precondition(lambda self: self.can(Event.FOLLOWER_LOST))
+    @rule(error=st.sampled_from([Unavailable("gone"), Fenced("epoch 2")]))
+    def lose(self, error: Exception) -> None:
+        self.tale.lose(error)
+        self.after()
+
+    @precondition(lambda self: self.can(Event.SEAL))
+    @rule()
+    def seal(self) -> None:
+        self.tale.seal()
+        self.looks.clear()  # halted
+
+    @precondition(lambda self: self.can(Event.ALL_FLUSHED))
+    @rule()
+    def all_flushed(self) -> None:
+        self.tale.all_flushed()
+
+    @precondition(lambda self: self.can(Event.CLOSE))
+    @rule()
+    def close(self) -> None:
+        self.tale.close()
+        self.looks.clear()
+
+    @invariant()
+    def holds(self) -> None:
+        log, fate = self.tale.log, self.tale.fate
+        assert log.committed <= log.written
+        assert self.most <= log.committed, "the high watermark never falls"
+        self.most = log.committed
+        assert (fate.refusal is None) == (fate.stage in UNDISPUTED | {SegmentStage.FENCED})
+        assert fate.stage in COMMITTING or not self.looks
+
+
+TestAnyFate = AnyFate.TestCase
+TestAnyFate.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
