@@ -15,7 +15,7 @@ SUITE ?=
 # One more than the two cores that the suite is made for: half of the tests wait for processes and leases most of the
 # time. Those that must not run beside each other are grouped in tests/conftest.py, those that measure run alone.
 WORKERS ?= 3
-CLIENTS = tests/integration/kafka_others
+CLIENTS = tests/integration/kafka_external
 TEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup --ignore $(CLIENTS)
 TEST_ALONE = $(BIN)/python -m pytest -q -m measures --ignore $(CLIENTS)
 

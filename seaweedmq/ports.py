@@ -433,7 +433,7 @@ class BrokerApi(LeaderApi, Protocol):
     """
 
     @property
-    def passed_on(self) -> LeaderApi:
+    def forwarded(self) -> LeaderApi:
         """The same broker, for calls that another one passes on: it answers them itself or refuses with Unavailable,
         so that brokers that disagree about the leader do not pass a call to and fro."""
 

@@ -28,8 +28,8 @@ from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.read.time_search import find_offset_by_time
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.files import convert_files
-from tests.broker.bed import NAME as BED_TOPIC
-from tests.broker.bed import Bed, frame, story, values
+from tests.broker.testbed import NAME as BED_TOPIC
+from tests.broker.testbed import Testbed, frame, story, values
 from tests.client.conftest import NOW_US, QUICK, environment
 from tests.client.fake_broker import FakeCluster
 from tests.support.segments import (
@@ -150,9 +150,9 @@ def test_it_is_checked_by_its_own_rules_and_by_those_of_all_frames() -> None:
 
 @pytest.mark.usefixtures("known")
 @story
-async def test_brokers_take_it_in_and_pass_it_on(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_brokers_take_it_in_and_pass_it_on(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.stream.send(PublishFrames(toy_of(frame(3))))
     assert await publisher.acks() == [(0, 0)]
@@ -160,9 +160,9 @@ async def test_brokers_take_it_in_and_pass_it_on(bed: Bed) -> None:
 
 
 @story
-async def test_brokers_that_do_not_know_it_name_it(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_brokers_that_do_not_know_it_name_it(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.stream.send(PublishFrames(toy_of(frame(3))))
     error = await publisher.stream.failure()

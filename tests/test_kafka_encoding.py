@@ -27,7 +27,7 @@ from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.read.time_search import find_offset_by_time
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.files import convert_files
-from tests.broker.bed import Bed, story
+from tests.broker.testbed import Testbed, story
 from tests.client.conftest import NOW_US, QUICK, environment
 from tests.client.fake_broker import FakeCluster
 from tests.support.kafka_batches import GZIP, LZ4, NONE, SNAPPY, ZSTD, Record, batch_of, frame_bytes
@@ -182,9 +182,9 @@ def test_a_topics_own_column_partition_keeps_its_name() -> None:
 
 
 @story
-async def test_brokers_take_it_in_and_pass_it_on(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_brokers_take_it_in_and_pass_it_on(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.stream.send(PublishFrames(frame_bytes(batch_of(SENT, LZ4, producer=(1, 0, 0)))))
     assert await publisher.acks() == [(0, 0)]
@@ -194,9 +194,9 @@ async def test_brokers_take_it_in_and_pass_it_on(bed: Bed) -> None:
 
 
 @story
-async def test_brokers_refuse_a_batch_that_is_not_what_its_frame_says(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_brokers_refuse_a_batch_that_is_not_what_its_frame_says(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     (frame,) = split_frames(frame_bytes(batch_of(SENT[:2], producer=(1, 0, 0))))
     lie = encode_header(frame.header._replace(record_count=3))

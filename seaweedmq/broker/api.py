@@ -74,10 +74,10 @@ BY_LEADER: Mapping[type[Call[Any]], Callable[[Leader, Any], Awaitable[Any]]] = {
         call.name, call.before, call.topic_uid
     ),
     AdoptSchema: lambda leader, call: leader.topics.adopt_schema(call.name, call.schema, call.topic_uid),
-    SplitSegment: lambda leader, call: leader.reshaping.split(call.name, call.segment, call.at),
-    MergeSegments: lambda leader, call: leader.reshaping.merge(call.name, call.first, call.second),
-    SealSegment: lambda leader, call: leader.reshaping.seal(call.name, call.segment),
-    MoveSegment: lambda leader, call: leader.reshaping.move(call.name, call.segment, call.brokers),
+    SplitSegment: lambda leader, call: leader.segment_admin.split(call.name, call.segment, call.at),
+    MergeSegments: lambda leader, call: leader.segment_admin.merge(call.name, call.first, call.second),
+    SealSegment: lambda leader, call: leader.segment_admin.seal(call.name, call.segment),
+    MoveSegment: lambda leader, call: leader.segment_admin.move(call.name, call.segment, call.brokers),
     Rebalance: lambda leader, _: leader.balancing.rebalance(),
     GetClusterStatus: leader_status,
     ListGroups: lambda leader, _: leader.groups.summaries(),
@@ -195,7 +195,7 @@ class Api(PassedOn):
         check_admission: Callable[[], None],
     ) -> None:
         super().__init__(local, forward, draining, kafka_groups, check_admission)
-        self.passed_on: LeaderApi = PassedOn(local, forward.no_further(), draining, kafka_groups, check_admission)
+        self.forwarded: LeaderApi = PassedOn(local, forward.no_further(), draining, kafka_groups, check_admission)
         self._publish = publish
         self._subscribe = subscribe
         self._followers = followers

@@ -20,7 +20,7 @@ from seaweedmq.broker.peer_connections import PeerConnections
 from seaweedmq.broker.readiness import START, STOP, Readiness, follow_lease
 from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.broker.segment.fsync import SyncRounds
-from seaweedmq.broker.segment.owned import OwnedSegments, OwningTerm
+from seaweedmq.broker.segment.owned import OwnedSegments, OwningIncarnation
 from seaweedmq.broker.segment.suspicions import Suspicions
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.serve.kafka_group_router import KafkaGroupRouter
@@ -105,7 +105,7 @@ class Broker:
             meta=meta, store=store, rng=env.rng, address=address, readiness=self.readiness, halted=self._halt
         )
         self._view = ClusterView(meta, env.rng, self._admission.recognizes)
-        self._contacts = PeerConnections(self._view, dialer)
+        self._peers = PeerConnections(self._view, dialer)
         self._memory = BrokerMemory.of(config, env.resident_bytes())
         self._producers = ProducerPool.of(config)
         self._sync_rounds = SyncRounds(config.flush_interval_s)
@@ -119,7 +119,9 @@ class Broker:
             COPIES * config.frame_bytes_max,
             end_idle=self._end_idle_stream,
         )
-        self._owned = OwnedSegments(self._view, term=lambda: self._membership.term, context=self._segment_context)
+        self._owned = OwnedSegments(
+            self._view, incarnation=lambda: self._membership.incarnation, context=self._segment_context
+        )
         starts = StartOffsets(self._view, store, self._supervisor.brief)
         descriptions = Descriptions(
             view=self._view,
@@ -132,7 +134,7 @@ class Broker:
             frame_bytes_max=config.frame_bytes_max,
         )
         clock = ConfirmedClock(env)
-        self._term_parts = IncarnationParts(
+        self._incarnation_parts = IncarnationParts(
             config=config,
             env=env,
             clock=clock,
@@ -161,7 +163,7 @@ class Broker:
             kafka_address=kafka_address,
             admit=self._admit,
             make_incarnation=lambda info, session: make_incarnation(
-                self._term_parts, self._supervisor.child(info.id), info, session
+                self._incarnation_parts, self._supervisor.child(info.id), info, session
             ),
             changed=self._membership_changed,
             drop=self._drop,
@@ -215,7 +217,7 @@ class Broker:
             memory=self._memory,
             publish=publish,
             subscribe=subscribe,
-            term=lambda: self._membership.term,
+            incarnation=lambda: self._membership.incarnation,
             loop_holds=loop_holds,
         )
 
@@ -261,16 +263,18 @@ class Broker:
         """Take nothing more, store and commit what is there, leave the cluster. Others take the segments over."""
         self.readiness.refuse(STOP, f"broker {self.address} is stopping: use another one")
         self._membership.retire()
-        term = self._membership.term
-        if term:
+        incarnation = self._membership.incarnation
+        if incarnation:
             try:
                 async with asyncio.timeout(LEAVE_TIMEOUT_S):
-                    await self._draining.leave_segments(term)
+                    await self._draining.leave_segments(incarnation)
             except (SeaweedMQError, TimeoutError) as error:
                 log.warning("leaving with segments that others have to recover: %s", error or "no time left")
         ending = [self._owned.drain(DRAIN_TIMEOUT_S)]
-        if self._membership.term:  # while its lease lives, so that nobody believes files in which something is missing
-            ending.append(self._membership.term.followers.close(REPLICAS_TIMEOUT_S))
+        if (
+            self._membership.incarnation
+        ):  # while its lease lives, so that nobody believes files in which something is missing
+            ending.append(self._membership.incarnation.followers.close(REPLICAS_TIMEOUT_S))
         await asyncio.gather(*ending)
         self._supervisor.wind_down()
         await self._membership.leave()
@@ -283,20 +287,20 @@ class Broker:
         self._moved.fire()
 
     def _session(self) -> Session | None:
-        term = self._membership.term
-        return None if term is None or term.is_over else term.session
+        incarnation = self._membership.incarnation
+        return None if incarnation is None or incarnation.is_over else incarnation.session
 
     def _member(self) -> Incarnation:
-        if self._membership.term is None:
+        if self._membership.incarnation is None:
             reason = self._etcd.trouble or "it is about to register"
             raise Unavailable(f"broker {self.address} is not registered: {reason}; try another one")
-        return self._membership.term
+        return self._membership.incarnation
 
     def _dial(self, broker_id: str) -> BrokerApi:
         """A broker by id; Unavailable if it is gone."""
         if broker_id == self.id:
             return self.api
-        return self._contacts.dial(broker_id)
+        return self._peers.dial(broker_id)
 
     async def _admit(self) -> None:
         """Return once the broker may register: admitted, and with a view of the generation that it joins.
@@ -313,15 +317,15 @@ class Broker:
 
     def _halt(self) -> None:
         """Etcd is not what it was: the term ends as if its lease were lost, and the next one begins with admission."""
-        if self._membership.term is not None:
-            self._membership.term.session.lost.set()
+        if self._membership.incarnation is not None:
+            self._membership.incarnation.session.lost.set()
 
-    async def _drop(self, term: Incarnation) -> None:
+    async def _drop(self, incarnation: Incarnation) -> None:
         """The lease is lost: what it owned is somebody else's by now, or soon."""
-        log.error("lost the lease as %s: dropping %d segments", term.id, len(self._owned.segments))
-        gone = Unavailable(f"broker {term.id} lost its lease; the segment moves to another broker")
+        log.error("lost the lease as %s: dropping %d segments", incarnation.id, len(self._owned.segments))
+        gone = Unavailable(f"broker {incarnation.id} lost its lease; the segment moves to another broker")
         await self._owned.drop(gone)
-        await term.followers.close()
+        await incarnation.followers.close()
 
     async def _report_suspicions(self, suspicions: ReportSuspicions) -> None:
         """Until the leader has heard, or the segments are sealed."""
@@ -340,7 +344,7 @@ class Broker:
     def _end_idle_stream(self) -> bool:
         return self._publish.end_idle()
 
-    def _segment_context(self, term: OwningTerm) -> SegmentContext:
+    def _segment_context(self, incarnation: OwningIncarnation) -> SegmentContext:
         return SegmentContext(
             config=self._config,
             store=self._store,
@@ -348,8 +352,8 @@ class Broker:
             producers=self._producers,
             relaying=self._memory.relaying,
             sync_rounds=self._sync_rounds,
-            writer_id=term.id,
-            lease_alive=term.lease_alive,
+            writer_id=incarnation.id,
+            lease_alive=incarnation.lease_alive,
             env=self._env,
             spawn=self._supervisor.brief,
             dial=self._dial,

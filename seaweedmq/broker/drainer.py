@@ -32,7 +32,7 @@ class Drainer:
     @property
     def broker_id(self) -> str:
         """Of this broker; "" while it has none."""
-        return self._membership.term.id if self._membership.term else ""
+        return self._membership.incarnation.id if self._membership.incarnation else ""
 
     async def drain_named(self, broker: str) -> None:
         """Have the broker with this id or address drain itself. NotFound; InvalidArgument: it is the last one."""
@@ -40,7 +40,7 @@ class Drainer:
         if named.id == self.broker_id:
             await self.drain()
         else:
-            await self._dialer.dial(named.address).passed_on.call(DrainBroker(named.id))
+            await self._dialer.dial(named.address).forwarded.call(DrainBroker(named.id))
 
     async def drain(self) -> None:
         """Return when this broker holds no segment. InvalidArgument: there is no other to take them."""
@@ -50,15 +50,15 @@ class Drainer:
             )
         await self.leave_segments(self._member())
 
-    async def leave_segments(self, term: Incarnation) -> None:
+    async def leave_segments(self, incarnation: Incarnation) -> None:
         """Say that this broker is leaving, and wait until the leader has moved everything away; if the lease is lost
         meanwhile and nobody comes back, there is nothing left to wait for."""
         await self._membership.announce_draining()
         while (
-            not (term.is_over and self._membership.retiring)
+            not (incarnation.is_over and self._membership.retiring)
             and self._others_stay()
             and any(
-                term.id in segment.replicas
+                incarnation.id in segment.replicas
                 for segments in self._view.open_segments.values()
                 for segment in segments.values()
             )

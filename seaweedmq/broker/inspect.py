@@ -28,7 +28,7 @@ class Inspection:
         memory: BrokerMemory,
         publish: PublishService,
         subscribe: SubscribeService,
-        term: Callable[[], Incarnation | None],
+        incarnation: Callable[[], Incarnation | None],
         loop_holds: Callable[[], int],
     ) -> None:
         self.view = view
@@ -40,13 +40,13 @@ class Inspection:
         self.publish = publish
         self.subscribe = subscribe
         self._owned = owned
-        self._term = term
+        self._incarnation = incarnation
         self._loop_holds = loop_holds
 
     @property
-    def term(self) -> Incarnation | None:
+    def incarnation(self) -> Incarnation | None:
         """The present stay in the cluster, or the last one; None before the first."""
-        return self._term()
+        return self._incarnation()
 
     @property
     def segments(self) -> Mapping[SegmentId, OpenSegment]:
@@ -66,8 +66,8 @@ class Inspection:
     @property
     def leads(self) -> bool:
         """Whether it surely leads now."""
-        term = self._term()
-        return term is not None and term.leader.leading
+        incarnation = self._incarnation()
+        return incarnation is not None and incarnation.leader.leading
 
     @property
     def loop_holds(self) -> int:
@@ -75,7 +75,7 @@ class Inspection:
         return self._loop_holds()
 
     def _member(self) -> Incarnation:
-        term = self._term()
-        if term is None:
+        incarnation = self._incarnation()
+        if incarnation is None:
             raise Unavailable("this broker has not joined the cluster yet")
-        return term
+        return incarnation

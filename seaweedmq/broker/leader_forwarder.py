@@ -28,10 +28,10 @@ class LeaderForwarder:
         rng: random.Random,
         timeout_s: float,
         *,
-        passed_on: bool = False,
+        forwarded: bool = False,
     ) -> None:
-        """``passed_on``: for calls that another broker passed on. They go no further."""
-        self._passed_on = passed_on
+        """``forwarded``: for calls that another broker passed on. They go no further."""
+        self._forwarded = forwarded
         self._view = view
         self._dialer = dialer
         self._own = own
@@ -40,7 +40,7 @@ class LeaderForwarder:
 
     def no_further(self) -> "LeaderForwarder":
         """The same for calls that another broker passed on."""
-        return LeaderForwarder(self._view, self._dialer, self._own, self._rng, self._timeout_s, passed_on=True)
+        return LeaderForwarder(self._view, self._dialer, self._own, self._rng, self._timeout_s, forwarded=True)
 
     async def call(self, request: Call[R], answer: Callable[[Leader, Any], Awaitable[R]]) -> R:
         """Have the leader answer. While there is none, wait for one; an unclear outcome is the caller's to judge."""
@@ -49,7 +49,7 @@ class LeaderForwarder:
             own = self._own()
             if own.leading:
                 return await _here(own, answer(own, request))
-            return await self._dialer.dial(self._another(own).address).passed_on.call(request)
+            return await self._dialer.dial(self._another(own).address).forwarded.call(request)
 
         waiting = retrying(backoff(self._rng, 0.05, 0.5), on=NoLeader, stop=after_s(self._timeout_s))
         return await waiting(attempt)
@@ -72,7 +72,7 @@ class LeaderForwarder:
             return
         info = self._another(own)
         async with (
-            closing(remote(self._dialer.dial(info.address).passed_on)) as replies,
+            closing(remote(self._dialer.dial(info.address).forwarded)) as replies,
             closing(self._while_leading(info, replies)) as heard,
         ):
             async for reply in heard:
@@ -115,7 +115,7 @@ class LeaderForwarder:
         info = self._view.brokers.get(self._view.leader or "")
         if info is None or info.id == own.broker_id:
             raise NoLeader("no broker leads the cluster at the moment: try again in some seconds")
-        if self._passed_on:
+        if self._forwarded:
             raise Unavailable(
                 f"broker {own.broker_id} was taken for the leader, and knows {info.id} as such: try again in a moment"
             )

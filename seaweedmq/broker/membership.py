@@ -41,7 +41,7 @@ class Membership:
     ) -> None:
         """``admit`` returns once the broker may register. ``standby`` renews leases that the event loop does not.
         ``changed`` is called when a term begins or is over, ``drop`` before one ends whose lease is lost."""
-        self.term: Incarnation | None = None
+        self.incarnation: Incarnation | None = None
         """The present one, or the last: it may be over."""
         self.draining = False
         """Register as draining from now on."""
@@ -70,9 +70,9 @@ class Membership:
             on=lambda error: isinstance(error, SeaweedMQError) and not isinstance(error, AlreadyExists),
             told=self._complaints.told(REGISTRATION),
         )
-        term: Incarnation = await joining(self.join)
+        incarnation: Incarnation = await joining(self.join)
         self._complaints.over(REGISTRATION)
-        return term
+        return incarnation
 
     async def join(self) -> Incarnation:
         """Register under a new lease and a new id: whatever an earlier id owned is somebody else's business now.
@@ -96,9 +96,9 @@ class Membership:
             )
             await session.open(info)
             log.info("broker %s at %s", broker_id, self._address)
-            self.term = self._make_incarnation(info, session)
+            self.incarnation = self._make_incarnation(info, session)
         self._changed()
-        return self.term
+        return self.incarnation
 
     def stay(
         self,
@@ -113,11 +113,11 @@ class Membership:
         """Register as draining, now or when the broker is back. Unavailable: etcd may or may not know it."""
         self.draining = True
         async with self._joining:
-            term = self.term
-        if term is None or term.is_over:
+            incarnation = self.incarnation
+        if incarnation is None or incarnation.is_over:
             return
         try:
-            await term.announce_draining()
+            await incarnation.announce_draining()
         except Deposed as error:
             log.info("the next registration says that %s is draining: %s", self._address, error)
 
@@ -132,20 +132,20 @@ class Membership:
         self._leave.set()
         if self._running is not None:
             await asyncio.wait({self._running})
-        if self.term is not None:
-            await self.term.end()  # unless it was: there was never a task, or it has failed
+        if self.incarnation is not None:
+            await self.incarnation.end()  # unless it was: there was never a task, or it has failed
 
     async def _stay(self, first: Incarnation, ready: Awaitable[None]) -> None:
         await self._unless(self._leave, ready)
-        term: Incarnation | None = first
-        while term is not None:
-            term.begin()
-            await self._unless(self._leave, term.session.lost.wait())
-            if term.session.lost.is_set():
-                await self._drop(term)
-            await term.end()
+        incarnation: Incarnation | None = first
+        while incarnation is not None:
+            incarnation.begin()
+            await self._unless(self._leave, incarnation.session.lost.wait())
+            if incarnation.session.lost.is_set():
+                await self._drop(incarnation)
+            await incarnation.end()
             self._changed()
-            term = await self._come_back()
+            incarnation = await self._come_back()
         await self._leave.wait()
 
     async def _come_back(self) -> Incarnation | None:

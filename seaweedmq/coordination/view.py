@@ -109,7 +109,7 @@ class ClusterView:
         """Broker id of the holder of the leader lock."""
         self.left: set[str] = set()
         """Ids of brokers that ended in good order of late: they acknowledge nothing any more."""
-        self.ghosts: dict[str, int] = {}
+        self.stale_registrations: dict[str, int] = {}
         """Keys of brokers and addresses that have no lease -> modification revision. Nobody lives there."""
         self._brokers: dict[str, BrokerInfo] = {}
         self._topics: dict[TopicName, Topic] = {}
@@ -322,7 +322,7 @@ class ClusterView:
     def _learn(self, entry: Entry, value: _Value, *, is_new: bool) -> None:
         """``is_new``: it has just changed, and not at some time since the last listing."""
         self._mod_revisions[entry.key] = entry.mod_revision
-        self.ghosts.pop(entry.key, None)
+        self.stale_registrations.pop(entry.key, None)
         match value:
             case Segment():
                 self._touched[value.topic] = None
@@ -349,7 +349,7 @@ class ClusterView:
                 self.left.add(value.broker_id)
             case _StaleRegistration():
                 self._drop(entry.key)
-                self.ghosts[entry.key] = entry.mod_revision
+                self.stale_registrations[entry.key] = entry.mod_revision
             case None:
                 self._drop(entry.key)  # it may have been readable before
 
@@ -396,7 +396,7 @@ class ClusterView:
             self._drop(key)
 
     def _drop(self, key: str) -> None:
-        self.ghosts.pop(key, None)
+        self.stale_registrations.pop(key, None)
         try:
             if key.startswith(keys.SEGMENTS):
                 name, segment = keys.parse_segment_key(key)

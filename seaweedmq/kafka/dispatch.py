@@ -109,15 +109,15 @@ class RequestScheduler:
 
     def receive(self, request: Request, slot: ReplySlot) -> None:
         """Begin it, or have it wait for its turn."""
-        lane = order_of(request.api)
-        if lane is RequestOrder.ASIDE:
+        order = order_of(request.api)
+        if order is RequestOrder.ASIDE:
             self._aside(request, slot, self._handle(request))
             return
-        self._queues[lane].append((request, slot))
-        if lane is RequestOrder.CONTROL:
+        self._queues[order].append((request, slot))
+        if order is RequestOrder.CONTROL:
             self._control()
         elif self._appender is None:
-            self._appender = self._spawn(self._append_all(), f"{lane.value} requests")
+            self._appender = self._spawn(self._append_all(), f"{order.value} requests")
 
     def lost(self) -> None:
         """Nobody waits for the answers: what waits for something is cancelled, what did not begin is dropped."""

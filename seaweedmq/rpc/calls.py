@@ -34,22 +34,22 @@ class Peer:
     def __init__(self, address: str, metadata: tuple[tuple[str, str], ...]) -> None:
         self.address = address
         self._metadata = metadata
-        self._fate = _Fate()
+        self._lifecycle = _Fate()
 
     def with_metadata(self, key: str, value: str) -> "Peer":
         """The same broker on the same connection, told more with each call."""
         other = Peer(self.address, (*self._metadata, (key, value)))
-        other._fate = self._fate
+        other._lifecycle = self._lifecycle
         return other
 
     @property
     def closed(self) -> bool:
         """Whether the owner of the connection has closed it."""
-        return self._fate.is_closed
+        return self._lifecycle.is_closed
 
     def close(self, *, replaced: bool = False) -> None:
         """The connection is being closed: what is under way ends with Closed, or with Unavailable if it is replaced."""
-        self._fate.is_closed, self._fate.is_replaced = True, replaced
+        self._lifecycle.is_closed, self._lifecycle.is_replaced = True, replaced
 
     async def unary(self, method: str, callable_: Any, request: bytes, timeout_s: float) -> bytes:
         """One request, one reply, within a deadline."""
@@ -118,7 +118,7 @@ class Peer:
             raise self._closed_error(method)
 
     def _closed_error(self, method: str) -> SeaweedMQError:
-        if self._fate.is_replaced:
+        if self._lifecycle.is_replaced:
             return Unavailable(f"{method} at broker {self.address} ended: another broker has the address by now; retry")
         return Closed(f"{method} at broker {self.address} ended: the client was closed; make a new one")
 

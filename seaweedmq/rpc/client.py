@@ -25,8 +25,8 @@ from seaweedmq.rpc.channels.client import ChannelClient
 from seaweedmq.rpc.methods import METHODS, TOGETHER
 from seaweedmq.rpc.transport import (
     AT_ONCE,
+    FORWARDED_KEY,
     JOIN_GROUP,
-    PASSED_ON_KEY,
     PROTOCOL_KEY,
     PUBLISH,
     REPLICATE,
@@ -147,8 +147,8 @@ class _GrpcBroker:
         }
 
     @cached_property
-    def passed_on(self) -> LeaderApi:
-        return _GrpcBroker(self._channel, self._peer.with_metadata(PASSED_ON_KEY, "1"), self._timeout_s)
+    def forwarded(self) -> LeaderApi:
+        return _GrpcBroker(self._channel, self._peer.with_metadata(FORWARDED_KEY, "1"), self._timeout_s)
 
     def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
         return self._publish.converse(requests, data.encode_publish_request, data.decode_publish_reply)

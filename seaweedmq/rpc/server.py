@@ -33,9 +33,9 @@ from seaweedmq.rpc.transport import (
     AT_ONCE,
     CLUSTER_SERVICE,
     DATA_SERVICE,
+    FORWARDED_KEY,
     GROUPS_SERVICE,
     MESSAGE_SLACK_BYTES,
-    PASSED_ON_KEY,
     PROTOCOL_KEY,
     SERVICES,
     server_options,
@@ -209,7 +209,7 @@ class _Handlers:
             response_serializer=data.encode_subscribe_reply,
         )
         services[GROUPS_SERVICE]["Join"] = grpc.stream_stream_rpc_method_handler(
-            self._stream("Join", api.join_group, api.passed_on.join_group),
+            self._stream("Join", api.join_group, api.forwarded.join_group),
             request_deserializer=groups.decode_group_request,
             response_serializer=groups.encode_group_reply,
         )
@@ -231,7 +231,7 @@ class _Handlers:
     def _unary(self, method: Unary[Any, Any]) -> Callable[..., Awaitable[bytes]]:
         async def handle(request: bytes, context: Context) -> bytes:
             async with self._translated(method.name, context):
-                api = self._api.passed_on if _is_passed_on(context) else self._api
+                api = self._api.forwarded if _is_forwarded(context) else self._api
                 return method.encode_reply(await api.call(method.decode_request(request)))
             raise AssertionError("unreachable: a translated block returns or aborts")
 
@@ -240,7 +240,7 @@ class _Handlers:
     def _together(self, methods: Mapping[str, Unary[Any, Any]]) -> Callable[..., Awaitable[bytes]]:
         async def handle(request: bytes, context: Context) -> bytes:
             async with self._translated(AT_ONCE, context):
-                api = self._api.passed_on if _is_passed_on(context) else self._api
+                api = self._api.forwarded if _is_forwarded(context) else self._api
                 return await call_batcher.answer(request, methods.get, api.call)
             raise AssertionError("unreachable: a translated block returns or aborts")
 
@@ -250,12 +250,12 @@ class _Handlers:
         self,
         name: str,
         call: Callable[[AsyncIterator[Q]], AsyncIterator[R]],
-        passed_on: Callable[[AsyncIterator[Q]], AsyncIterator[R]] | None = None,
+        forwarded: Callable[[AsyncIterator[Q]], AsyncIterator[R]] | None = None,
     ) -> Callable[..., Awaitable[None]]:
         async def handle(requests: AsyncIterator[Q], context: Context) -> None:
             answer, admission = call, self._admitted
-            if passed_on is not None and _is_passed_on(context):
-                answer, admission = passed_on, self._counted
+            if forwarded is not None and _is_forwarded(context):
+                answer, admission = forwarded, self._counted
             async with self._translated(name, context), admission(), closing(answer(requests)) as replies:
                 async for reply in replies:
                     await context.write(reply)
@@ -358,7 +358,7 @@ class _Handlers:
         if theirs == ours:
             return
         number = str(theirs)[:20]
-        caller = "calling broker" if method in self._between_brokers or _is_passed_on(context) else "client"
+        caller = "calling broker" if method in self._between_brokers or _is_forwarded(context) else "client"
         older = f"the {caller}" if number.isdecimal() and int(number) < self._protocol_version else "this broker"
         raise Unsupported(f"the {caller} speaks protocol {number}, this broker {ours}: upgrade {older}")
 
@@ -368,8 +368,8 @@ def _is_over(error: Exception) -> bool:
     return isinstance(error, grpc.aio.BaseError) and not isinstance(error, grpc.aio.UsageError)
 
 
-def _is_passed_on(context: Context) -> bool:
-    return any(key == PASSED_ON_KEY for key, _ in context.invocation_metadata() or ())
+def _is_forwarded(context: Context) -> bool:
+    return any(key == FORWARDED_KEY for key, _ in context.invocation_metadata() or ())
 
 
 async def _check_free(address: Address) -> None:

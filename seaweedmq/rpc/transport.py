@@ -40,7 +40,7 @@ JOIN_GROUP: Final = f"/{GROUPS_SERVICE}/Join"
 
 PROTOCOL_KEY: Final = "seaweedmq-protocol"
 """Metadata of every call: the protocol version of the caller."""
-PASSED_ON_KEY: Final = "seaweedmq-passed-on"
+FORWARDED_KEY: Final = "seaweedmq-passed-on"
 """Metadata of a call that one broker passes on to another, which must not pass it on again."""
 ERROR_KEY: Final = "seaweedmq-error"
 """Trailing metadata of a failed call: ``SeaweedMQError.code``."""

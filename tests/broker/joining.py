@@ -15,7 +15,7 @@ from seaweedmq.model.groups import (
 )
 from seaweedmq.model.subscribe import EARLIEST, Start
 from seaweedmq.model.topic import TopicName
-from tests.broker.bed import NAME, Bed, Host, Streaming
+from tests.broker.testbed import NAME, Host, Streaming, Testbed
 
 GROUP = "billing"
 
@@ -24,9 +24,9 @@ class Joining:
     """A member with one stream at a time. It lets go of what it is told to, at once, unless it is ``clinging``."""
 
     def __init__(
-        self, bed: Bed, member: str, *, incarnation: int = 1, start: Start = EARLIEST, name: TopicName = NAME
+        self, testbed: Testbed, member: str, *, incarnation: int = 1, start: Start = EARLIEST, name: TopicName = NAME
     ) -> None:
-        self.bed = bed
+        self.testbed = testbed
         self.member = member
         self.incarnation = incarnation
         self.start = start
@@ -55,7 +55,7 @@ class Joining:
         """Open a stream, or another one."""
         self.number = 0
         self._answers.clear()
-        self._stream = Streaming(self.bed, host.api.join_group)
+        self._stream = Streaming(self.testbed, host.api.join_group)
         await self.stream.send(
             GroupOpen(
                 group=group,
@@ -112,7 +112,7 @@ class Joining:
             self.take()
             return bool(condition()) or self.stream.ended
 
-        await self.bed.until(holds)
+        await self.testbed.until(holds)
         self.take()
         if not condition():
             raise self.stream.error or EOFError
@@ -163,4 +163,4 @@ async def settled(members: Sequence[Joining], segments: int) -> None:
         every = [s for m in members for s in m.held]
         return len(every) == segments == len(set(every)) and max(counts) - min(counts) <= 1
 
-    await members[0].bed.until(holds)
+    await members[0].testbed.until(holds)

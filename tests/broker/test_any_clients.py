@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.config import KIB, MIB
-from tests.broker.bed import CONFIG, Bed, Host, story
+from tests.broker.testbed import CONFIG, Host, Testbed, story
 from tests.support.visitors import FRAME_BYTES_MAX, NATIVE, TOPIC
 
 EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 20
@@ -40,23 +40,23 @@ def test_nothing_remains_of_native_clients(crowd: Sequence[tuple[str, int]], see
     story(_receive)(crowd=crowd, seed=seed)
 
 
-async def _receive(bed: Bed, crowd: Sequence[tuple[str, int]], seed: int) -> None:
-    host = await bed.start(SMALL)
-    await bed.topic(host, TOPIC, partitions=1)
-    await bed.until(lambda: host.inspect.view.open_of(TOPIC))
+async def _receive(testbed: Testbed, crowd: Sequence[tuple[str, int]], seed: int) -> None:
+    host = await testbed.start(SMALL)
+    await testbed.topic(host, TOPIC, partitions=1)
+    await testbed.until(lambda: host.inspect.view.open_of(TOPIC))
     memory = host.inspect.memory
     budgets = (memory.intake, memory.reading, memory.relaying, memory.sending)
     publisher = await host.publisher(name=TOPIC, producer=1)
     await publisher.store(frames=24, size=60 * KIB)
     log = host.inspect.segments[TOPIC, 0].log
-    await bed.until(lambda: log.flushed == log.end)
+    await testbed.until(lambda: log.flushed == log.end)
     memory.logs.give(log.evict(1 << 30))  # the first visitors read files
     held, tasks = [budget.used for budget in budgets], len(asyncio.all_tasks())
     await asyncio.gather(
         *(visit(host, kind, leaves_ms, f"{seed} {number}") for number, (kind, leaves_ms) in enumerate(crowd))
     )
     await publisher.store()
-    await bed.until(lambda: [budget.used for budget in budgets] == held)
-    await bed.until(lambda: len(asyncio.all_tasks()) <= tasks)
+    await testbed.until(lambda: [budget.used for budget in budgets] == held)
+    await testbed.until(lambda: len(asyncio.all_tasks()) <= tasks)
     assert all(budget.peak <= budget.limit for budget in memory.budgets)
     assert host.inspect.leader.groups.memory.used <= memory.groups_bytes

@@ -16,7 +16,7 @@ from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.calls import DrainBroker, GetClusterStatus
 from seaweedmq.model.groups import GroupOpen
 from seaweedmq.model.subscribe import EARLIEST
-from tests.broker.bed import NAME, Bed, Host, Streaming, story
+from tests.broker.testbed import NAME, Host, Streaming, Testbed, story
 
 
 def passing_on() -> LeaderForwarder:
@@ -25,7 +25,7 @@ def passing_on() -> LeaderForwarder:
     view = SimpleNamespace(
         leader="b-2", brokers={"b-2": leader}, changes=0, wait_change=lambda _: asyncio.Event().wait()
     )
-    dialer = SimpleNamespace(dial=lambda address: SimpleNamespace(passed_on=address))
+    dialer = SimpleNamespace(dial=lambda address: SimpleNamespace(forwarded=address))
     own = SimpleNamespace(leading=False, broker_id="b-1")
     return LeaderForwarder(cast(Any, view), cast(Any, dialer), lambda: cast(Any, own), random.Random(1), 1.0)
 
@@ -85,17 +85,17 @@ async def test_a_call_is_ended_at_the_leader_if_its_caller_goes_away_as_a_reply_
         gc.enable()
 
 
-async def disagreeing(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Host], Counter[str]]:
+async def disagreeing(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Host], Counter[str]]:
     """Two brokers that take each other for the leader. Counts the calls that come to the one and the other."""
-    hosts = await bed.cluster(2)
+    hosts = await testbed.cluster(2)
     calls: Counter[str] = Counter()
-    answer = bed.network.answer
+    answer = testbed.network.answer
 
     async def counted(stream: Any, host: Any, method: str) -> None:
         calls[method] += 1
         await answer(stream, host, method)
 
-    monkeypatch.setattr(bed.network, "answer", counted)
+    monkeypatch.setattr(testbed.network, "answer", counted)
     for one, other in (hosts, hosts[::-1]):
         one.meta.hears.clear()
         one.inspect.view.leader = other.broker.id
@@ -105,9 +105,9 @@ async def disagreeing(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> tuple[list[H
 
 @story
 async def test_a_call_is_not_passed_to_and_fro_between_brokers_that_take_each_other_for_the_leader(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hosts, calls = await disagreeing(bed, monkeypatch)
+    hosts, calls = await disagreeing(testbed, monkeypatch)
     with pytest.raises(Unavailable, match=r"was taken for the leader, and knows .* as such: try again"):
         await hosts[0].api.call(GetClusterStatus())
     assert calls["call"] == 2
@@ -115,9 +115,9 @@ async def test_a_call_is_not_passed_to_and_fro_between_brokers_that_take_each_ot
 
 
 @story
-async def test_nor_is_the_stream_of_a_member(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    hosts, calls = await disagreeing(bed, monkeypatch)
-    stream = Streaming(bed, hosts[0].api.join_group)
+async def test_nor_is_the_stream_of_a_member(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts, calls = await disagreeing(testbed, monkeypatch)
+    stream = Streaming(testbed, hosts[0].api.join_group)
     await stream.send(GroupOpen(group="g", topic=NAME, member="m", client="c", start=EARLIEST, incarnation=1, held={}))
     assert "was taken for the leader" in str(await stream.failure())
     assert calls["join_group"] == 2
@@ -126,15 +126,15 @@ async def test_nor_is_the_stream_of_a_member(bed: Bed, monkeypatch: pytest.Monke
 
 @story
 async def test_nor_is_the_draining_of_a_broker_that_came_back_as_another(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hosts = await bed.cluster(2)
+    hosts = await testbed.cluster(2)
     for host in hosts:
         host.meta.hears.clear()
     old = hosts[1].broker.id
-    assert hosts[1].inspect.term is not None
-    bed.etcd.server.expire_lease(hosts[1].inspect.term.session.lease)
-    await bed.until(lambda: hosts[1].broker.id != old)
+    assert hosts[1].inspect.incarnation is not None
+    testbed.etcd.server.expire_lease(hosts[1].inspect.incarnation.session.lease)
+    await testbed.until(lambda: hosts[1].broker.id != old)
     with pytest.raises(Unavailable, match=f"broker {old} came back as {hosts[1].broker.id} a moment ago: try again"):
         await hosts[0].api.call(DrainBroker(old))
     for host in hosts:

@@ -28,18 +28,18 @@ class Phone:
 def test_each_broker_at_an_address_is_connected_to_anew() -> None:
     phone = Phone()
     brokers: dict[str, Any] = {"b-1": SimpleNamespace(address="here:1"), "b-2": SimpleNamespace(address="there:1")}
-    contacts = PeerConnections(cast(Any, SimpleNamespace(brokers=brokers)), phone)
+    peers = PeerConnections(cast(Any, SimpleNamespace(brokers=brokers)), phone)
     for _ in range(2):
-        assert cast(Any, contacts.dial("b-1")) == "here:1"
+        assert cast(Any, peers.dial("b-1")) == "here:1"
     assert phone.asked == ["renew here:1", "dial here:1", "dial here:1"]
 
     phone.asked.clear()
     brokers["b-3"] = SimpleNamespace(address="here:1")  # while the lease of the one before it lives
-    contacts.dial("b-3")
-    contacts.dial("b-1")
-    contacts.dial("b-3")
+    peers.dial("b-3")
+    peers.dial("b-1")
+    peers.dial("b-3")
     assert phone.asked == ["renew here:1", *["dial here:1"] * 3]
 
     del brokers["b-1"]
     with pytest.raises(Unavailable, match="broker b-1 is gone"):
-        contacts.dial("b-1")
+        peers.dial("b-1")

@@ -16,10 +16,10 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from seaweedmq.errors import SeaweedMQError
-from tests.faults.arena import Fault
 from tests.faults.episode import Outcome, play, possible, stage
 from tests.faults.faults import ALONE, FAULTS, NEEDS_CLOCKS, NEEDS_LIMITED_STORAGE, NEEDS_MEMBERS, NEEDS_MOUNT
 from tests.faults.machines.network import Unsupported
+from tests.faults.testbed import Fault
 from tests.faults.users.kafka_workload import PLANS as KAFKA_PLANS
 from tests.faults.users.kafka_workload import RECORDS_PER_S as KAFKA_RECORDS_PER_S
 from tests.faults.users.workload import ALL_PLANS, RECORDS_PER_S

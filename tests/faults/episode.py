@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seaweedmq.errors import SeaweedMQError
-from tests.faults.arena import Arena
 from tests.faults.faults import (
     ALONE,
     FAULTS,
@@ -29,6 +28,7 @@ from tests.faults.machines.etcd_data import EtcdToolError
 from tests.faults.machines.mount import StorageMount
 from tests.faults.machines.network import Loopback, Network, best_network
 from tests.faults.machines.wall_clock import library
+from tests.faults.testbed import FaultTestbed
 from tests.faults.users.kafka_workload import RECORDS_PER_S as KAFKA_RECORDS_PER_S
 from tests.faults.users.kafka_workload import KafkaWorkload
 from tests.faults.users.workload import ALL_PLANS, RECORDS_PER_S, TopicPlan, Workload
@@ -131,7 +131,7 @@ async def play(
         records_per_s=kafka_records_per_s,
         members=kafka_members,
     )
-    arena = Arena(
+    testbed = FaultTestbed(
         cluster,
         [topic.name for topic in workload.topics],
         [f"kafka/{topic.name}" for topic in kafka.topics],
@@ -143,23 +143,23 @@ async def play(
     await asyncio.sleep(calm_s)
     try:
         async with workload, kafka:
-            await _suffer(arena, workload, kafka, outcome)
+            await _suffer(testbed, workload, kafka, outcome)
     except (SeaweedMQError, TimeoutError) as error:
         outcome.violations.append(Violation("stuck", f"the users cannot begin: {error!r}"))
     outcome.seconds = time.monotonic() - began
     return outcome
 
 
-async def _suffer(arena: Arena, workload: Workload, kafka: KafkaWorkload, outcome: Outcome) -> None:
+async def _suffer(testbed: FaultTestbed, workload: Workload, kafka: KafkaWorkload, outcome: Outcome) -> None:
     """Let the faults of the outcome strike users that are there, and judge."""
-    cluster, faults = arena.cluster, outcome.faults
+    cluster, faults = testbed.cluster, outcome.faults
     await workload.until_flowing()
     await kafka.until_flowing()
     await asyncio.sleep(WARM_UP_S)
     workload.forget_waits()
     kafka.forget_waits()
     await asyncio.gather(
-        *(_strike(arena, name, arena.rng.uniform(0, STAGGER_S) if len(faults) > 1 else 0.0) for name in faults)
+        *(_strike(testbed, name, testbed.rng.uniform(0, STAGGER_S) if len(faults) > 1 else 0.0) for name in faults)
     )
     try:
         await restore(cluster)
@@ -172,13 +172,13 @@ async def _suffer(arena: Arena, workload: Workload, kafka: KafkaWorkload, outcom
         outcome.violations.append(Violation("stuck", f"the cluster does not resume: {error!r}"))
         outcome.violations += [Violation("error", e) for topic in workload.topics for e in topic.errors]
         outcome.violations += [Violation("error", e) for topic in kafka.topics for e in topic.errors]
-    outcome.violations += [Violation("exit", sentence) for sentence in arena.exits]
+    outcome.violations += [Violation("exit", sentence) for sentence in testbed.exits]
     tracebacks = await asyncio.to_thread(cluster.tracebacks)
     outcome.violations += [Violation("traceback", line) for line in tracebacks]
     if not outcome.violations:
         await workload.forget()
         await kafka.forget()
-    outcome.unfit, outcome.changes = arena.unfit, arena.changes
+    outcome.unfit, outcome.changes = testbed.unfit, testbed.changes
     outcome.loop_lag_s = workload.loop_lag_s
     for topic in workload.topics:
         outcome.acked += topic.acked
@@ -197,16 +197,16 @@ async def _suffer(arena: Arena, workload: Workload, kafka: KafkaWorkload, outcom
     outcome.commit_wait_s, outcome.generations = kafka.commit_wait_s, kafka.generations
 
 
-async def _strike(arena: Arena, name: str, after_s: float) -> None:
+async def _strike(testbed: FaultTestbed, name: str, after_s: float) -> None:
     await asyncio.sleep(after_s)
     try:
-        await FAULTS[name](arena)
+        await FAULTS[name](testbed)
     except EtcdToolError as error:
-        arena.exits.append(f"{name}: {error}")
+        testbed.exits.append(f"{name}: {error}")
     except (SeaweedMQError, TimeoutError) as error:
         if FAULTS[name] in ALONE:
-            arena.exits.append(f"{name} of a cluster that was well: {error!r}")
-        arena.say(f"{name} found no victim: {error}")  # with etcd down nobody knows who does what
+            testbed.exits.append(f"{name} of a cluster that was well: {error!r}")
+        testbed.say(f"{name} found no victim: {error}")  # with etcd down nobody knows who does what
 
 
 @contextlib.asynccontextmanager

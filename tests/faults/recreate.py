@@ -10,7 +10,7 @@ from functools import partial
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.errors import AlreadyExists, NotFound, SeaweedMQError
-from tests.faults.arena import Arena
+from tests.faults.testbed import FaultTestbed
 
 LIVES = 4
 """Of the topic, one after another."""
@@ -40,7 +40,7 @@ class Life:
         self.sent += 1
         return b"life %d record %d" % (self.number, self.sent)
 
-    async def publish(self, client: aio.Client, topic: str, arena: Arena) -> None:
+    async def publish(self, client: aio.Client, topic: str, testbed: FaultTestbed) -> None:
         """Until the topic is gone, or this is cancelled."""
         try:
             async with client.publisher(topic) as publisher:
@@ -48,9 +48,9 @@ class Life:
                     value = self.value()
                     sent = await publisher.send(value, key=b"%d" % (self.sent % KEYS))
                     sent.add_done_callback(partial(self._note, value))
-                    await asyncio.sleep(arena.rng.uniform(0, PAUSE_S_MAX))
+                    await asyncio.sleep(testbed.rng.uniform(0, PAUSE_S_MAX))
         except SeaweedMQError as error:
-            arena.say(f"the publisher of life {self.number} of {topic} ends: {error}")
+            testbed.say(f"the publisher of life {self.number} of {topic} ends: {error}")
 
     def _note(self, value: bytes, done: "Future[aio.Receipt]") -> None:
         if done.exception() is None:
@@ -58,29 +58,29 @@ class Life:
             self.begun.set()
 
 
-async def recreate(arena: Arena) -> None:
+async def recreate(testbed: FaultTestbed) -> None:
     """A topic is deleted and created again some times, while publishers and a subscriber are at it."""
     topic = f"faults/recreated-{next(_names)}"
     publishing: list[asyncio.Task[None]] = []
-    async with await aio.connect(arena.cluster.bootstrap, config=CLIENT) as client:
+    async with await aio.connect(testbed.cluster.bootstrap, config=CLIENT) as client:
         try:
             for number in range(LIVES):
                 life = Life(number)
-                await _create(client, topic, replicas=arena.rng.choice((1, 2)))
-                sending = asyncio.create_task(life.publish(client, topic, arena), name=f"life {number}")
+                await _create(client, topic, replicas=testbed.rng.choice((1, 2)))
+                sending = asyncio.create_task(life.publish(client, topic, testbed), name=f"life {number}")
                 publishing.append(sending)
-                publishing.append(asyncio.create_task(_read(client, topic, arena), name=f"reader of life {number}"))
-                await asyncio.sleep(arena.rng.uniform(0, LIFE_S_MAX))
+                publishing.append(asyncio.create_task(_read(client, topic, testbed), name=f"reader of life {number}"))
+                await asyncio.sleep(testbed.rng.uniform(0, LIFE_S_MAX))
                 await _begin(life, sending)
                 if number < LIVES - 1:
                     await _gone(client.admin.delete_topic(topic))
-            await _judge(client, topic, life, arena)
+            await _judge(client, topic, life, testbed)
         finally:
             for task in publishing:
                 task.cancel()
             await asyncio.gather(*publishing, return_exceptions=True)
         await _gone(client.admin.delete_topic(topic))
-    arena.say(f"{topic} was created {LIVES} times")
+    testbed.say(f"{topic} was created {LIVES} times")
 
 
 async def _begin(life: Life, sending: "asyncio.Task[None]") -> None:
@@ -107,17 +107,17 @@ async def _gone(deleting: Awaitable[None]) -> None:
         """By an attempt whose answer was lost."""
 
 
-async def _read(client: aio.Client, topic: str, arena: Arena) -> None:
+async def _read(client: aio.Client, topic: str, testbed: FaultTestbed) -> None:
     """A subscriber that sees its topic go."""
     try:
         async with client.subscriber(topic, start="earliest") as subscriber:
             async for _ in subscriber:
                 """What it gets is not what this is about."""
     except SeaweedMQError as error:
-        arena.say(f"a subscriber of {topic} ends: {error}")
+        testbed.say(f"a subscriber of {topic} ends: {error}")
 
 
-async def _judge(client: aio.Client, topic: str, life: Life, arena: Arena) -> None:
+async def _judge(client: aio.Client, topic: str, life: Life, testbed: FaultTestbed) -> None:
     """The last life has what it acknowledged, once each, and nothing of any other."""
     acked = set(life.acked)
     try:
@@ -127,12 +127,12 @@ async def _judge(client: aio.Client, topic: str, life: Life, arena: Arena) -> No
         ):
             values = [message.value async for message in subscriber]
     except TimeoutError:
-        arena.exits.append(f"{topic} can not be read to its end within {READ_TIMEOUT_S:g} s")
+        testbed.exits.append(f"{topic} can not be read to its end within {READ_TIMEOUT_S:g} s")
         return
     mine = b"life %d " % life.number
     if strangers := [v for v in values if not v.startswith(mine)]:
-        arena.exits.append(f"{topic} has {len(strangers)} records of a topic that was deleted: {strangers[:3]}")
+        testbed.exits.append(f"{topic} has {len(strangers)} records of a topic that was deleted: {strangers[:3]}")
     if lost := acked - set(values):
-        arena.exits.append(f"{topic} lost {len(lost)} acknowledged records: {sorted(lost)[:3]}")
+        testbed.exits.append(f"{topic} lost {len(lost)} acknowledged records: {sorted(lost)[:3]}")
     if len(set(values)) < len(values):
-        arena.exits.append(f"{topic} has {len(values) - len(set(values))} records twice")
+        testbed.exits.append(f"{topic} has {len(values) - len(set(values))} records twice")

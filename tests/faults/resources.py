@@ -5,25 +5,25 @@ import resource
 
 import psutil
 
-from tests.faults.arena import Arena
+from tests.faults.testbed import FaultTestbed
 
 FEW_S = (0.5, 6.0)
 """Shorter and longer than a lease."""
 
 
-async def few_descriptors(arena: Arena) -> None:
+async def few_descriptors(testbed: FaultTestbed) -> None:
     """A broker may open no further file or connection for a while; what is open stays."""
-    node = await arena.victim("a primary", 0)
+    node = await testbed.victim("a primary", 0)
     if node.pid is None:
         return
     process = psutil.Process(node.pid)
     before = process.rlimit(resource.RLIMIT_NOFILE)
     opened = await asyncio.to_thread(process.num_fds)
-    arena.say(f"{node} may open nothing beyond {opened} files")
+    testbed.say(f"{node} may open nothing beyond {opened} files")
     try:
         process.rlimit(resource.RLIMIT_NOFILE, (opened, before[1]))
-        await asyncio.sleep(arena.rng.uniform(*FEW_S))
+        await asyncio.sleep(testbed.rng.uniform(*FEW_S))
         process.rlimit(resource.RLIMIT_NOFILE, before)
     except psutil.NoSuchProcess:
         return  # another fault has ended it
-    arena.say(f"{node} may open files again")
+    testbed.say(f"{node} may open files again")

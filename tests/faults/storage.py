@@ -4,10 +4,10 @@ import asyncio
 import os
 from pathlib import Path
 
-from tests.faults.arena import Arena
 from tests.faults.machines.cluster import Cluster
 from tests.faults.machines.mount import StorageMount
 from tests.faults.machines.quota_broker import FILLER
+from tests.faults.testbed import FaultTestbed
 
 FILL_BYTES = 1 << 20
 FULL_S = (1.0, 4.0)
@@ -15,50 +15,50 @@ AWAY_S = (0.5, 5.0)
 """Shorter and longer than a lease."""
 
 
-async def storage_full(arena: Arena) -> None:
+async def storage_full(testbed: FaultTestbed) -> None:
     """The storage is full for a while. Needs a storage of its own, or it would fill a disk of others."""
-    async with arena.cluster.storage_turn:
-        arena.say(await fill_storage(arena.cluster))
+    async with testbed.cluster.storage_turn:
+        testbed.say(await fill_storage(testbed.cluster))
         try:
-            await asyncio.sleep(arena.rng.uniform(*FULL_S))
+            await asyncio.sleep(testbed.rng.uniform(*FULL_S))
         finally:
-            await free_storage(arena.cluster)
-        arena.say("the storage has room again")
+            await free_storage(testbed.cluster)
+        testbed.say("the storage has room again")
 
 
-async def storage_unmounted(arena: Arena) -> None:
+async def storage_unmounted(testbed: FaultTestbed) -> None:
     """The mount of the storage vanishes and returns. No broker may create a file in the folder beneath."""
-    async with arena.cluster.storage_turn:
-        mount = mount_of(arena)
+    async with testbed.cluster.storage_turn:
+        mount = mount_of(testbed)
         await asyncio.to_thread(mount.unmount)
-        arena.say("the storage is not mounted")
+        testbed.say("the storage is not mounted")
         try:
-            await asyncio.sleep(arena.rng.uniform(*AWAY_S))
+            await asyncio.sleep(testbed.rng.uniform(*AWAY_S))
         finally:
             beneath = await asyncio.to_thread(mount.beneath)
             await asyncio.to_thread(mount.mount)
         if beneath:
-            arena.exits.append(f"{len(beneath)} files were created beneath the mount, such as {beneath[:3]}")
-        arena.say("the storage is mounted again")
+            testbed.exits.append(f"{len(beneath)} files were created beneath the mount, such as {beneath[:3]}")
+        testbed.say("the storage is mounted again")
 
 
-async def storage_read_only(arena: Arena) -> None:
+async def storage_read_only(testbed: FaultTestbed) -> None:
     """The storage takes no changes for a while: no new file, no deletion. Open log files still take frames."""
-    async with arena.cluster.storage_turn:
-        mount = mount_of(arena)
+    async with testbed.cluster.storage_turn:
+        mount = mount_of(testbed)
         await asyncio.to_thread(_remount, mount, read_only=True)
-        arena.say("the storage is read-only")
+        testbed.say("the storage is read-only")
         try:
-            await asyncio.sleep(arena.rng.uniform(*AWAY_S))
+            await asyncio.sleep(testbed.rng.uniform(*AWAY_S))
         finally:
             await asyncio.to_thread(_remount, mount, read_only=False)
-        arena.say("the storage takes changes again")
+        testbed.say("the storage takes changes again")
 
 
-def mount_of(arena: Arena) -> StorageMount:
+def mount_of(testbed: FaultTestbed) -> StorageMount:
     """The mount of the cluster's storage. Requires that it has one."""
-    assert arena.cluster.mount is not None, "see faults.NEEDS_MOUNT"
-    return arena.cluster.mount
+    assert testbed.cluster.mount is not None, "see faults.NEEDS_MOUNT"
+    return testbed.cluster.mount
 
 
 def _remount(mount: StorageMount, *, read_only: bool) -> None:

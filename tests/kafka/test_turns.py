@@ -13,8 +13,8 @@ from seaweedmq.kafka.wire.frames import LENGTH_BYTES, read_request
 from seaweedmq.kafka.wire.messages import API, Line, Reply, Request
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.turns import Turn, Turns
-from tests.broker.bed import Bed, story
-from tests.kafka.office import Office, offices
+from tests.broker.testbed import Testbed, story
+from tests.kafka.byte_client import ByteClient, byte_clients
 
 ELEMENTS = 3_000
 GARBAGE_ELEMENTS = 500
@@ -83,24 +83,24 @@ def counted(body: Any, counter: Counter) -> None:
             setattr(body, name, Counting(value, counter))
 
 
-async def handled(office: Office, request: Request) -> Reply:
-    reply = await office.handlers[request.api](request)
+async def handled(client: ByteClient, request: Request) -> Reply:
+    reply = await client.handlers[request.api](request)
     return await reply if request.api == API.PRODUCE else reply
 
 
 @story
 @pytest.mark.parametrize("api", [api for api in OF_MANY if api not in CHEAP], ids=lambda api: api.name)
-async def test_it_gives_way(bed: Bed, api: API) -> None:
-    (office,) = await offices(bed, 1)
-    await bed.topic(office.host, TopicName("kafka", TOPIC), partitions=1)
-    await office.ask(API.FIND_COORDINATOR, 1, key=GROUP, key_type=0)
+async def test_it_gives_way(testbed: Testbed, api: API) -> None:
+    (client,) = await byte_clients(testbed, 1)
+    await testbed.topic(client.host, TopicName("kafka", TOPIC), partitions=1)
+    await client.ask(API.FIND_COORDINATOR, 1, key=GROUP, key_type=0)
     data = memoryview(OF_MANY[api](ELEMENTS))[LENGTH_BYTES:]
     counter = Counter()
     request = read_request(data, peer="127.0.0.1:1", client_host="/127.0.0.1", connection=1, line=Line())
     counted(request.body, counter)
     request = replace(request, turn=CountedTurn(counter))
     try:
-        await bed.network.spawn(office.host.owner, handled(office, request))
+        await testbed.network.spawn(client.host.owner, handled(client, request))
     except SeaweedMQError as error:
         pytest.fail(f"{api.name} was rejected: {error}")
     assert counter.pauses >= ELEMENTS / A_TURN_MAX
@@ -109,17 +109,17 @@ async def test_it_gives_way(bed: Bed, api: API) -> None:
 
 @story
 @pytest.mark.parametrize("api", list(OF_MANY), ids=lambda api: api.name)
-async def test_it_leaves_no_garbage_in_cycles(bed: Bed, api: API) -> None:
+async def test_it_leaves_no_garbage_in_cycles(testbed: Testbed, api: API) -> None:
     """Errors that refer to the frames that hold them would stay, and a million of them hold the loop for a second."""
-    (office,) = await offices(bed, 1)
-    await bed.topic(office.host, TopicName("kafka", TOPIC), partitions=1)
-    await office.ask(API.FIND_COORDINATOR, 1, key=GROUP, key_type=0)
+    (client,) = await byte_clients(testbed, 1)
+    await testbed.topic(client.host, TopicName("kafka", TOPIC), partitions=1)
+    await client.ask(API.FIND_COORDINATOR, 1, key=GROUP, key_type=0)
     data = memoryview(OF_MANY[api](GARBAGE_ELEMENTS))[LENGTH_BYTES:]
     gc.collect()
     gc.disable()
     try:
         request = read_request(data, peer="127.0.0.1:1", client_host="/127.0.0.1", connection=1, line=Line())
-        await bed.network.spawn(office.host.owner, handled(office, request))
+        await testbed.network.spawn(client.host.owner, handled(client, request))
         del request
         left = gc.collect()
     finally:

@@ -191,7 +191,7 @@ class FakeBroker:
         self.received: list[object] = []
         self.sent = 0
         self.streams_open = 0
-        self.passed_on: FakeBroker = self
+        self.forwarded: FakeBroker = self
         """Answers calls that another broker passes on."""
         self.gate = asyncio.Event()
         """Publish takes no frames until it is set."""

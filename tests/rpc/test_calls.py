@@ -464,7 +464,7 @@ async def test_another_protocol_version_is_refused_and_says_who_is_to_be_upgrade
     with refused("calling broker"):
         await anext(broker.replicate(stream_of()))
     with refused("calling broker"):
-        await broker.passed_on.call(GetClusterStatus())
+        await broker.forwarded.call(GetClusterStatus())
     await dialer.close()
 
 

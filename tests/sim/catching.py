@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from tests.sim import broken
-from tests.sim.broken.mutants import DATA_RULES, MUTANTS, Break
+from tests.sim.mutants.mutants import DATA_RULES, MUTANTS, Break
 from tests.sim.watchdog import PATIENCE, TooSlow, watched
 from tests.sim.workers import Died, play_in_processes
 from tests.sim.world import simulate

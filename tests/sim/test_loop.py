@@ -128,13 +128,13 @@ def test_the_owner_of_a_task_is_inherited() -> None:
     async def child() -> None:
         seen.append(OWNER.get())
 
-    async def parent() -> None:
+    async def predecessor() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(child())
         seen.append(OWNER.get())
 
     async def story() -> None:
-        await Network(loop, random.Random(1)).spawn(owner, parent())
+        await Network(loop, random.Random(1)).spawn(owner, predecessor())
         seen.append(OWNER.get())
 
     with deterministic():

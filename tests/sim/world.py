@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.sim.users.schema_adopter import Adoption
+
 from seaweedmq.broker.broker import Broker
 from seaweedmq.codec.documents import lineage_from_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT
@@ -25,6 +27,7 @@ from tests.sim.machines.meta import REQUEST_TIMEOUT_S, SimEtcd
 from tests.sim.machines.network import Network
 from tests.sim.machines.process import BrokerProcess
 from tests.sim.machines.storage import SimDisk, SimStore
+from tests.sim.nemesis.nemesis import Nemesis
 from tests.sim.rules.checkers import ClusterHistory, content_fits_lineage, skipped
 from tests.sim.rules.files import Record, TopicFiles, unconverted
 from tests.sim.rules.kafka import Watermarks
@@ -34,8 +37,6 @@ from tests.sim.rules.served import SERVED_S_MAX, unserved
 from tests.sim.rules.watch import SAMPLE_S, InsideWatch
 from tests.sim.scenario import RUN_S_MAX, Scenario, TopicPlan
 from tests.sim.themes.every import scenario_of
-from tests.sim.trouble.nemesis import Nemesis
-from tests.sim.users.adoption import Adoption
 from tests.sim.users.group import Group
 from tests.sim.users.kafka import KafkaProducer
 from tests.sim.users.kafka_group import KafkaGroup
@@ -182,8 +183,8 @@ class World:
         await Nemesis(self).run(self.scenario.chaos_s, self.scenario.pause_s)
         await self._be_served()
         await self._settle("publishers finish after everything is healed", asyncio.gather(*publishing))
-        for adoption, finished in adopting:
-            await self._settle(f"publishers of {adoption.name} finish", finished)
+        for schema_adopter, finished in adopting:
+            await self._settle(f"publishers of {schema_adopter.name} finish", finished)
         if self.lives is not None and living is not None:
             await self._settle(f"{self.lives.name} comes to its last life", living)
             await self._settle(f"publishers of {self.lives.name} finish", self.lives.finish())
@@ -287,9 +288,9 @@ class World:
                 await self._settle(f"{reader.name} reads to the end", reading)
         if self.lives is not None:
             await self._settle(f"{name} reads {self.lives.name} to its end", self.lives.read(f"{name} of lives"))
-        for adoption in self.adoptions:
-            reading = adoption.read(f"{name} of {adoption.name.removeprefix('sim/')}")
-            await self._settle(f"{name} reads {adoption.name} to its end", reading)
+        for schema_adopter in self.adoptions:
+            reading = schema_adopter.read(f"{name} of {schema_adopter.name.removeprefix('sim/')}")
+            await self._settle(f"{name} reads {schema_adopter.name} to its end", reading)
 
     async def _be_served(self) -> None:
         """After the last fault every open segment is soon served by its primary."""
@@ -369,8 +370,8 @@ class World:
                 self.violations += content_fits_lineage(history, segments, reader.life, starts, pruned, sealed)
             self._judge_files(topic.name, history.polled_by(complete[-1]), starts)
             self.violations += self.retained.come_back(name, history.polled_by(complete[-1]))
-        for adoption in self.adoptions:
-            self.violations += adoption.violations()
+        for schema_adopter in self.adoptions:
+            self.violations += schema_adopter.violations()
         if self.lives is not None:
             self.violations += self.lives.violations(["reader of lives", "reader after restart of lives"])
         if self.group.members:
@@ -408,7 +409,7 @@ class World:
         self.violations += [Violation("passed on", sentence) for sentence in self.network.passed_further]
         self.violations += [Violation("unguarded", sentence) for sentence in self.etcd.unguarded]
         self.violations += [Violation("unexpected error", sentence) for sentence in self.network.unexpected]
-        self.violations += [late for adoption in self.adoptions for late in adoption.overdue()]
+        self.violations += [late for schema_adopter in self.adoptions for late in schema_adopter.overdue()]
         self.violations += [Violation("raised again", sentence) for sentence in self.network.raised_again]
         self.violations += [Violation("spins", sentence) for sentence in self.loop.spins]
         self.violations += [Violation("unhandled", sentence) for sentence in self.loop.failures()]

@@ -164,7 +164,7 @@ class World:
         for point, name in ((Point.PROMISED, "_publish"), (Point.PUBLISHED, "_ranges_now")):
             patch.setattr(sink_publish, name, partial(self._reaching, point, getattr(sink_publish, name)))
 
-    async def tale(self) -> None:
+    async def transcript(self) -> None:
         """Everything, to the end. Raises Broken, or what ends a batch."""
         for point in self.rng.sample(list(Point), KILLS):
             await self._life(point)
@@ -389,7 +389,7 @@ def run(seed: int, root: Path) -> World:
     with pytest.MonkeyPatch.context() as patch, asyncio.Runner(loop_factory=SimLoop) as runner:
         world = World(seed, root)
         world.patch(patch)
-        runner.run(world.tale())
+        runner.run(world.transcript())
         loop = runner.get_loop()
         assert isinstance(loop, SimLoop)
         assert not loop.failures()

@@ -33,7 +33,7 @@ from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import BrokerApi
 from seaweedmq.rpc.address import parse_address
 from seaweedmq.rpc.client import GrpcDialer
-from tests.broker.bed import frame
+from tests.broker.testbed import frame
 from tests.integration.kafka.raw import FETCH, PRODUCE, fetch_fields, join_fields, produce_fields
 from tests.kafka.wire.script import Script, framed, script
 from tests.support.kafka_batches import Record, batch_of

@@ -75,7 +75,7 @@ class Coordinator:
         self._wall_us = wall_us
         self._written = written
         self._size = GroupSize(memory, group.record, group.progress.committed)
-        self._seats: dict[int, MemberSession] = {}
+        self._sessions: dict[int, MemberSession] = {}
         self._streams = 0
         self._pending = Outcome()
         self._waiting: list[asyncio.Future[None]] = []
@@ -153,19 +153,19 @@ class Coordinator:
         if opening.member not in self.group.members:
             self._size.check_member()
         self._streams += 1
-        seat = self._seats[self._streams] = MemberSession(self._streams, opening.member, opening.held)
+        session = self._sessions[self._streams] = MemberSession(self._streams, opening.member, opening.held)
         self.handle(
             Opened(
-                stream=seat.stream,
+                stream=session.stream,
                 member=opening.member,
                 incarnation=opening.incarnation,
                 client=opening.client,
                 held=opening.held,
             )
         )
-        return seat
+        return session
 
-    async def read(self, seat: MemberSession, requests: AsyncIterator[GroupRequest]) -> None:
+    async def read(self, session: MemberSession, requests: AsyncIterator[GroupRequest]) -> None:
         """Take what the member says, until it leaves or its stream ends."""
         end: SeaweedMQError | None = None
         left = False
@@ -174,14 +174,14 @@ class Coordinator:
                 match request:
                     case GroupCommit():
                         _check(request)
-                        await seat.expect(request.number)
+                        await session.expect(request.number)
                         self._size.check_commit(request)
-                        await self._know_ends(seat.member, request)
-                        self.handle(Committing(seat.stream, request, self._wall_us()))
+                        await self._know_ends(session.member, request)
+                        self.handle(Committing(session.stream, request, self._wall_us()))
                     case GroupReleased(segments):
-                        self.handle(Released(seat.stream, segments))
+                        self.handle(Released(session.stream, segments))
                     case GroupLeave():
-                        self.handle(MemberLeft(seat.stream))
+                        self.handle(MemberLeft(session.stream))
                         left = True  # the stream ends once that is written
                         return
                     case GroupOpen():
@@ -190,14 +190,14 @@ class Coordinator:
             end = error
         finally:
             if not left:
-                self.handle(StreamLost(seat.stream))
-                seat.end(end)
+                self.handle(StreamLost(session.stream))
+                session.end(end)
 
-    def close(self, seat: MemberSession) -> None:
+    def close(self, session: MemberSession) -> None:
         """The stream is over, whoever ended it."""
-        self._seats.pop(seat.stream, None)
+        self._sessions.pop(session.stream, None)
         if not self.over:
-            self.handle(StreamLost(seat.stream))
+            self.handle(StreamLost(session.stream))
 
     async def _know_ends(self, member: str, commit: GroupCommit) -> None:
         """Have the high watermarks that the commit is judged by: ask where it is ahead of what is known.
@@ -273,10 +273,10 @@ class Coordinator:
             if self.over:
                 break
             try:
-                async with asyncio.timeout(None if self._seats or self.group.members else IDLE_S):
+                async with asyncio.timeout(None if self._sessions or self.group.members else IDLE_S):
                     await self._changed.wait()
             except TimeoutError:
-                return bool(self._seats or self.group.members)
+                return bool(self._sessions or self.group.members)
         return True
 
     async def _write_pending(self) -> None:
@@ -292,13 +292,13 @@ class Coordinator:
             if pending.record is not None:
                 self._written(pending.record)
         for reply in pending.replies:
-            seat = self._seats.get(reply.stream)
-            if seat is None:
+            session = self._sessions.get(reply.stream)
+            if session is None:
                 continue
             if isinstance(reply, Goodbye):
-                seat.end(reply.error)
-            elif untold := seat.say(reply.message):
-                self.handle(Released(seat.stream, untold))
+                session.end(reply.error)
+            elif untold := session.say(reply.message):
+                self.handle(Released(session.stream, untold))
 
     def _settled(self) -> "asyncio.Future[None]":
         """Done once what is pending then is written; StaleMetadata: this is over."""
@@ -310,8 +310,8 @@ class Coordinator:
 
     def _end(self, error: SeaweedMQError) -> None:
         _fail(self._waiting, error)
-        for seat in self._seats.values():
-            seat.end(error)
+        for session in self._sessions.values():
+            session.end(error)
 
 
 def _fail(waiting: list["asyncio.Future[None]"], error: BaseException) -> None:

@@ -128,14 +128,16 @@ class Groups:
         coordinator = await self._coordinator(GroupName(opening.topic, opening.group), opening.start)
         if opening.topic_uid not in (0, coordinator.group.topic_uid):
             raise StaleMetadata(f"{coordinator.name} of an earlier topic of this name is just ending: open it again")
-        seat = await coordinator.open(opening)
-        reading = asyncio.create_task(coordinator.read(seat, requests), name=f"{opening.member} of {coordinator.name}")
+        session = await coordinator.open(opening)
+        reading = asyncio.create_task(
+            coordinator.read(session, requests), name=f"{opening.member} of {coordinator.name}"
+        )
         try:
-            async with closing(seat.replies(reading)) as replies:
+            async with closing(session.replies(reading)) as replies:
                 async for reply in replies:
                     yield reply
         finally:
-            coordinator.close(seat)
+            coordinator.close(session)
 
     async def record(self, revision: int, changes: Sequence[Put | Delete]) -> None:
         """Keep changes of groups in the storage. Errors are those of ``GroupJournal.record``."""

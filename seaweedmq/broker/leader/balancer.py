@@ -49,13 +49,13 @@ class Balancer:
         *,
         metadata: Metadata,
         placement: Placement,
-        succession: TransitionRunner,
+        transitions: TransitionRunner,
         config: BrokerConfig,
         wall_us: Callable[[], int],
     ) -> None:
         self._metadata = metadata
         self._placement = placement
-        self._succession = succession
+        self._transitions = transitions
         self._config = config
         self._settings = BalancerSettings.of(config)
         self._wall_us = wall_us
@@ -126,7 +126,7 @@ class Balancer:
             view.brokers.values(),
             self._settings,
             suspected=self._placement.suspects,
-            changing={*self._succession.under_way, *self._planned()},
+            changing={*self._transitions.under_way, *self._planned()},
         )
         loads = Loads.of(cluster, self._reports())
         actions = decide(cluster, loads, self._wall_us(), self._settings, at_once=at_once)
@@ -147,14 +147,14 @@ class Balancer:
         self._note([action for action in actions if isinstance(action, Hold)])
         tasks = []
         for step in filter(None, map(self._step, actions)):
-            task = self._group.create_task(self._carry_out(step), name=f"{step.kind} {step.parents[0]}")
+            task = self._group.create_task(self._carry_out(step), name=f"{step.kind} {step.predecessors[0]}")
             self._tasks[task] = step
             task.add_done_callback(self._tasks.pop)
             tasks.append(task)
         return tasks
 
     def _planned(self) -> list[SegmentId]:
-        return [parent.key for step in self._tasks.values() for parent in step.parents]
+        return [predecessor.key for step in self._tasks.values() for predecessor in step.predecessors]
 
     def _note(self, holds: Sequence[Hold]) -> None:
         """Keep what is held back now; a new one is logged."""
@@ -174,27 +174,31 @@ class Balancer:
         """How to carry it out; None: there is nothing to do."""
         match action:
             case Split():
-                parent = self._segment(action.topic, action.segment)
-                ranges = parent.slots.split(action.at)
+                predecessor = self._segment(action.topic, action.segment)
+                ranges = predecessor.slots.split(action.at)
                 return Transition(
-                    kind="split", parents=(parent,), ranges=ranges, wishes=action.placement, reason=action.reason
+                    kind="split",
+                    predecessors=(predecessor,),
+                    ranges=ranges,
+                    wishes=action.placement,
+                    reason=action.reason,
                 )
             case Merge():
                 lower, upper = (self._segment(action.topic, number) for number in action.segments)
                 slots = KeyRange(lower.slots.lo, upper.slots.hi)
                 return Transition(
                     kind="merge",
-                    parents=(lower, upper),
+                    predecessors=(lower, upper),
                     ranges=(slots,),
                     wishes=(action.placement,),
                     reason=action.reason,
                 )
             case Move():
-                parent = self._segment(action.topic, action.segment)
+                predecessor = self._segment(action.topic, action.segment)
                 return Transition(
                     kind="move",
-                    parents=(parent,),
-                    ranges=(parent.slots,),
+                    predecessors=(predecessor,),
+                    ranges=(predecessor.slots,),
                     wishes=(action.replicas,),
                     reason=action.reason,
                 )
@@ -209,11 +213,11 @@ class Balancer:
     async def _carry_out(self, step: Transition) -> None:
         """What fails is forgotten: if it is still to be done, it is decided anew."""
         async with self._begun:
-            if not all(map(self._metadata.is_open, step.parents)):
+            if not all(map(self._metadata.is_open, step.predecessors)):
                 return
-            what = f"{step.kind} of {step.parents[0]}"
+            what = f"{step.kind} of {step.predecessors[0]}"
             try:
-                await self._succession.carry_out(step)
+                await self._transitions.carry_out(step)
                 self._complaints.over(what)
             except SeaweedMQError as error:
                 self._complaints.add(what, error)

@@ -91,9 +91,9 @@ class Leader:
         )
         self._taken_ids = taken_ids = TakenIds(store, view)
         self._marker_keeper = MarkerKeeper(self.metadata, store)
-        self._ghosts = RegistrationReaper(self.metadata)
+        self._reaper = RegistrationReaper(self.metadata)
         self._repairs = Repairer(metadata=self.metadata, placement=self.placement)
-        self.succession = TransitionRunner(
+        self.transitions = TransitionRunner(
             metadata=self.metadata,
             documents=self._documents,
             placement=self.placement,
@@ -102,15 +102,17 @@ class Leader:
             wall_us=env.wall_us,
             orphaned=self._repairs.add,
         )
-        self.reshaping = SegmentAdmin(metadata=self.metadata, placement=self.placement, succession=self.succession)
+        self.segment_admin = SegmentAdmin(
+            metadata=self.metadata, placement=self.placement, transitions=self.transitions
+        )
         self.balancing = Balancer(
             metadata=self.metadata,
             placement=self.placement,
-            succession=self.succession,
+            transitions=self.transitions,
             config=config,
             wall_us=env.wall_us,
         )
-        self._adoption = SchemaAdopter(self.metadata, dial)
+        self._schema_adopter = SchemaAdopter(self.metadata, dial)
         self.pruning = Pruner(
             metadata=self.metadata,
             documents=self._documents,
@@ -121,9 +123,9 @@ class Leader:
         self.record_deletion = RecordDeletion(metadata=self.metadata, documents=self._documents, stats=stats)
         self.topics = TopicAdmin(
             metadata=self.metadata,
-            adoption=self._adoption,
+            schema_adopter=self._schema_adopter,
             documents=self._documents,
-            creation=TopicCreator(
+            topic_creator=TopicCreator(
                 metadata=self.metadata,
                 documents=self._documents,
                 placement=self.placement,
@@ -170,7 +172,7 @@ class Leader:
                     await asyncio.wait({duties, deposed})
                 finally:  # also when the term ends in the meantime, which cancels this once more
                     self.placement.forget()
-                    await self.succession.stop()
+                    await self.transitions.stop()
                     self._taken_ids.forget()
             log.info("no longer leading")
             error = None if duties.cancelled() else duties.exception()
@@ -184,11 +186,11 @@ class Leader:
         self._documents.expect(self._view.topics)
         groups = self._groups = self._make_groups()
         async with asyncio.TaskGroup() as duties:
-            duties.create_task(self._repairs.run(self.succession), name="repairs")
+            duties.create_task(self._repairs.run(self.transitions), name="repairs")
             duties.create_task(self.topics.sweep(), name="sweep")
             duties.create_task(self._marker_keeper.run(), name="marker")
-            duties.create_task(self._ghosts.run(), name="ghosts")
-            duties.create_task(self._adoption.run(), name="adoption")
+            duties.create_task(self._reaper.run(), name="ghosts")
+            duties.create_task(self._schema_adopter.run(), name="adoption")
             duties.create_task(self._documents.run(), name="documents")
             duties.create_task(self.balancing.run(), name="balancing")
             duties.create_task(self.pruning.run(), name="pruning")
@@ -206,7 +208,7 @@ class Leader:
         for segment in segments:
             if suspect and suspect not in segment.replicas:
                 raise InvalidArgument(f"{segment}: {suspect} is none of its replicas")
-        news = [segment for segment in segments if not self.succession.concerns(segment)]
+        news = [segment for segment in segments if not self.transitions.concerns(segment)]
         if not news:
             return
         log.log(level, "%s: %s is suspected: %s", named(news), suspect or "nobody", suspicions.reason)
@@ -257,7 +259,7 @@ class Leader:
             unrecoverable_segments=sum(bool(segment.problem) for segment in self.metadata.open_segments()),
             decisions=tuple(
                 sorted(
-                    [*self.succession.decisions, *self.balancing.holds.values()], key=lambda decision: decision.at_us
+                    [*self.transitions.decisions, *self.balancing.holds.values()], key=lambda decision: decision.at_us
                 )
             ),
         )

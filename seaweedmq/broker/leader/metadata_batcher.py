@@ -30,7 +30,7 @@ class _Waiting:
     """A change that somebody waits for."""
 
     name: TopicName
-    parents: Sequence[Segment]
+    predecessors: Sequence[Segment]
     plan: Plan
     done: "asyncio.Future[None]"
 
@@ -52,7 +52,7 @@ class _Share:
         """One more change of the topic."""
         self.topic = change.topic
         self.waiting.append(waiting)
-        self.compares += map(unchanged, waiting.parents)
+        self.compares += map(unchanged, waiting.predecessors)
         self.puts += puts
 
 
@@ -66,7 +66,7 @@ class MetadataBatcher:
         self._keys_max = CHANGES_PER_TRANSACTION
         """Of one transaction: less, where etcd was told to take less."""
 
-    async def write(self, name: TopicName, parents: Sequence[Segment], plan: Plan) -> None:
+    async def write(self, name: TopicName, predecessors: Sequence[Segment], plan: Plan) -> None:
         """Carry a plan out while its parents are as the view has them; on return the view has the change.
 
         Whoever has the lock writes for all who wait. One that is cancelled leaves the others to the next.
@@ -77,7 +77,7 @@ class MetadataBatcher:
             Unavailable: it may or may not have happened.
             SeaweedMQError: what the plan raises.
         """
-        waiting = _Waiting(name, parents, plan, asyncio.get_running_loop().create_future())
+        waiting = _Waiting(name, predecessors, plan, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(name, deque()).append(waiting)
         try:
             await asyncio.sleep(0)  # those of the same turn travel together

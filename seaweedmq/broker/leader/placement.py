@@ -131,7 +131,7 @@ class Placement:
             raise Unavailable("every broker is being drained: it goes on when one is not")
 
     def of_successors(
-        self, topic: Topic, parents: Sequence[Segment], wishes: Sequence[Sequence[str]]
+        self, topic: Topic, predecessors: Sequence[Segment], wishes: Sequence[Sequence[str]]
     ) -> list[tuple[str, ...]]:
         """Replicas of a successor for each wish; fewer than the topic wants rather than none, when brokers are missing.
 
@@ -142,10 +142,10 @@ class Placement:
 
         Unavailable: every broker is being drained.
         """
-        loads = [load for parent in parents if (load := self.traffic(parent))]
+        loads = [load for predecessor in predecessors if (load := self.traffic(predecessor))]
         cost = SEGMENT_COST + sum(load.bytes_per_s for load in loads) / RATE_COST_BYTES / len(wishes)
         placed: list[tuple[str, ...]] = []
-        leaving = Counter(replica for parent in parents for replica in parent.replicas)
+        leaving = Counter(replica for predecessor in predecessors for replica in predecessor.replicas)
         for wish in wishes:
             self.check_somebody_is_free()
             draining = self.draining

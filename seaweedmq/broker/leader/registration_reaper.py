@@ -25,7 +25,7 @@ class RegistrationReaper:
         view = self._metadata.view
         while True:
             seen = view.changes
-            for key, revision in sorted(view.ghosts.items()):
+            for key, revision in sorted(view.stale_registrations.items()):
                 await self._delete(key, revision)
             await view.wait_change(seen)
 

@@ -72,7 +72,7 @@ class Repairer:
             self._note(segment.key)
             self._see_again(segment.key)
 
-    async def run(self, succession: TransitionRunner) -> None:
+    async def run(self, transitions: TransitionRunner) -> None:
         """Replace them, until cancelled."""
         loop = asyncio.get_running_loop()
         with closing(self._metadata.view.news()) as news:
@@ -83,7 +83,7 @@ class Repairer:
                     began = loop.time()
                     for repair in self._due(news.take_now()):
                         key = repair.segment.key
-                        task = tasks.create_task(self.carry_out(succession, repair), name=f"replace {repair.segment}")
+                        task = tasks.create_task(self.carry_out(transitions, repair), name=f"replace {repair.segment}")
                         self._replacing.add(key)
                         task.add_done_callback(partial(self._ended, key))
                     await asyncio.sleep(max(LOOK_S, (loop.time() - began) / LOOKING_SHARE_MAX))
@@ -159,7 +159,7 @@ class Repairer:
         now = asyncio.get_running_loop().time()
         self._not_before = {key: at for key, at in self._not_before.items() if at > now}
 
-    async def carry_out(self, succession: TransitionRunner, repair: Repair) -> None:
+    async def carry_out(self, transitions: TransitionRunner, repair: Repair) -> None:
         """Replace the segment once there is a turn for it; what fails is logged, and due again after a pause."""
         segment = repair.segment
         live = self._metadata.view.brokers
@@ -170,7 +170,7 @@ class Repairer:
                 return
             step = Transition(
                 kind="repair",
-                parents=(segment,),
+                predecessors=(segment,),
                 ranges=(segment.slots,),
                 wishes=(repair.stays,),
                 reason=repair.reason,
@@ -178,13 +178,13 @@ class Repairer:
             )
             what = f"replacing {segment}"
             try:
-                await succession.carry_out_here(step)
+                await transitions.carry_out_here(step)
                 self._complaints.over(what)
             except Unrecoverable as error:
                 self._complaints.add(what, error)
                 attempts = self._attempts[segment.key] = self._attempts.get(segment.key, 0) + 1
                 self._pause(segment.key, retry_pause_s(attempts))
-                await self._record_problem(succession, segment, error)
+                await self._record_problem(transitions, segment, error)
             except SeaweedMQError as error:
                 if self._placement.somebody_is_free:
                     self._complaints.add(what, error)
@@ -192,9 +192,9 @@ class Repairer:
                     log.info("%s stays what it is until there is a broker to take it: %s", segment, error)
                 self._pause(segment.key, RETRY_S)
 
-    async def _record_problem(self, succession: TransitionRunner, segment: Segment, error: Unrecoverable) -> None:
+    async def _record_problem(self, transitions: TransitionRunner, segment: Segment, error: Unrecoverable) -> None:
         try:
-            await succession.record_problem(segment, problem_of(segment, error))
+            await transitions.record_problem(segment, problem_of(segment, error))
         except SeaweedMQError as refusal:  # the next attempt records it
             self._complaints.add(f"recording the problem of {segment}", refusal)
 

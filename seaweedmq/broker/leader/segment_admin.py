@@ -22,25 +22,25 @@ MANUAL = "by hand"
 class SegmentAdmin:
     """The leader's answers to the calls about segments; see ``model.calls``. What is refused changes nothing."""
 
-    def __init__(self, *, metadata: Metadata, placement: Placement, succession: TransitionRunner) -> None:
+    def __init__(self, *, metadata: Metadata, placement: Placement, transitions: TransitionRunner) -> None:
         self._metadata = metadata
         self._placement = placement
-        self._succession = succession
+        self._transitions = transitions
 
     async def split(self, name: TopicName, segment: int, at: int | None) -> TopicDescription:
         """See ``model.calls.SplitSegment``."""
         check_unpartitioned(self._metadata.topic(name), "split")
-        parent = self._open(name, segment)
+        predecessor = self._open(name, segment)
         if at is None:
-            at = self._halving_slot(parent)
-        ranges = halves(parent, at)
+            at = self._halving_slot(predecessor)
+        ranges = halves(predecessor, at)
         count = len(self._metadata.view.open_of(name))
         if count >= SEGMENTS_PER_TOPIC_MAX:
             raise InvalidArgument(f"{name} has {count} open segments, the most a topic may have: merge some first")
-        full = self._placement.no_room_to_split(self._metadata.topic(name), parent)
+        full = self._placement.no_room_to_split(self._metadata.topic(name), predecessor)
         if full:
-            raise InvalidArgument(f"no room for the halves of {parent}: {full}")
-        return await self._carry_out("split", (parent,), ranges)
+            raise InvalidArgument(f"no room for the halves of {predecessor}: {full}")
+        return await self._carry_out("split", (predecessor,), ranges)
 
     def _halving_slot(self, segment: Segment) -> int:
         """Where its load halves; the middle if it had none."""
@@ -55,39 +55,39 @@ class SegmentAdmin:
         """See ``model.calls.MergeSegments``."""
         check_unpartitioned(self._metadata.topic(name), "merged")
         lower, upper = neighbours(self._open(name, first), self._open(name, second))
-        for parent in (lower, upper):  # the other one would be sealed in vain
-            check_recoverable(parent)
+        for predecessor in (lower, upper):  # the other one would be sealed in vain
+            check_recoverable(predecessor)
         return await self._carry_out("merge", (lower, upper), (KeyRange(lower.slots.lo, upper.slots.hi),))
 
     async def seal(self, name: TopicName, segment: int) -> TopicDescription:
         """See ``model.calls.SealSegment``."""
-        parent = self._open(name, segment)
-        return await self._carry_out("seal", (parent,), (parent.slots,))
+        predecessor = self._open(name, segment)
+        return await self._carry_out("seal", (predecessor,), (predecessor.slots,))
 
     async def move(self, name: TopicName, segment: int, brokers: tuple[str, ...]) -> TopicDescription:
         """See ``model.calls.MoveSegment``. Nothing is done if they are its first replicas and none is missing."""
-        parent = self._open(name, segment)
+        predecessor = self._open(name, segment)
         topic = self._metadata.topic(name)
         targets = tuple(self._broker(broker) for broker in brokers)
         check_replicas(topic, targets)
-        if parent.replicas[: len(targets)] == targets and len(parent.replicas) == topic.replicas:
+        if predecessor.replicas[: len(targets)] == targets and len(predecessor.replicas) == topic.replicas:
             return describe(self._metadata.view, name)
-        full = [target for target in targets if not self._placement.has_room(target, parent)]
+        full = [target for target in targets if not self._placement.has_room(target, predecessor)]
         if full:
             raise InvalidArgument(
                 f"broker {full[0]} has as many open segments as it may (open_segments_max): choose another one"
             )
-        return await self._carry_out("move", (parent,), (parent.slots,), (targets,))
+        return await self._carry_out("move", (predecessor,), (predecessor.slots,), (targets,))
 
     async def _carry_out(
         self,
         kind: str,
-        parents: tuple[Segment, ...],
+        predecessors: tuple[Segment, ...],
         ranges: tuple[KeyRange, ...],
         wishes: tuple[tuple[str, ...], ...] = (),
     ) -> TopicDescription:
-        step = Transition(kind=kind, parents=parents, ranges=ranges, wishes=wishes, reason=MANUAL)
-        await self._succession.carry_out(step)
+        step = Transition(kind=kind, predecessors=predecessors, ranges=ranges, wishes=wishes, reason=MANUAL)
+        await self._transitions.carry_out(step)
         return describe(self._metadata.view, step.topic)
 
     def _open(self, name: TopicName, number: int) -> Segment:

@@ -29,27 +29,27 @@ class TopicAdmin:
         self,
         *,
         metadata: Metadata,
-        adoption: SchemaAdopter,
+        schema_adopter: SchemaAdopter,
         documents: Documents,
-        creation: TopicCreator,
+        topic_creator: TopicCreator,
         stats: Callable[[TopicName], Awaitable[tuple[SegmentStats, ...]]],
     ) -> None:
         self._metadata = metadata
-        self._adoption = adoption
+        self._schema_adopter = schema_adopter
         self._documents = documents
-        self._creation = creation
+        self._topic_creator = topic_creator
         self._stats = stats
 
     async def create(self, specs: Sequence[TopicSpec]) -> tuple[TopicDescription, ...]:
         """See ``model.calls.CreateTopics``."""
-        await self._creation.create(specs)
+        await self._topic_creator.create(specs)
         names = [spec.name for spec in specs]
         await self._documents.introduce(names)
         return tuple(describe(self._metadata.view, name) for name in names)
 
     async def sweep(self) -> None:
         """See ``TopicCreator.sweep``."""
-        await self._creation.sweep()
+        await self._topic_creator.sweep()
 
     async def alter(self, name: TopicName, change: TopicChange, topic_uid: int, revision: int = 0) -> TopicDescription:
         """See ``model.calls.AlterTopic``."""
@@ -64,7 +64,7 @@ class TopicAdmin:
                 if new != topic:
                     await self._metadata.view.wait_revision(await self._metadata.write(MetadataChange(new, ())))
         if change.partitions is not None:
-            await self._creation.add_partitions(name, topic.uid, change.partitions)
+            await self._topic_creator.add_partitions(name, topic.uid, change.partitions)
         if self._topic(name, topic.uid) != topic:
             await self._documents.write([name])
         return describe(self._metadata.view, name)
@@ -117,7 +117,7 @@ class TopicAdmin:
             taken = [s.segment for s in stats if s.high_watermark > 0]
             if taken:
                 raise holds_records(name, taken[0])
-        return await self._changed(name, await self._adoption.adopt(name, schema))
+        return await self._changed(name, await self._schema_adopter.adopt(name, schema))
 
     def _topic(self, name: TopicName, uid: int) -> Topic:
         """The one that is meant. Nobody but the leader creates topics, so that it knows."""

@@ -33,7 +33,7 @@ class Transition:
 
     kind: str
     """``split``, ``merge``, ``move``, ``repair`` or ``seal``: see ``model.broker.Decision``."""
-    parents: tuple[Segment, ...]
+    predecessors: tuple[Segment, ...]
     """In the order of the ring."""
     ranges: tuple[KeyRange, ...]
     """One for each successor; together the parents' slots."""
@@ -47,7 +47,7 @@ class Transition:
     @property
     def topic(self) -> TopicName:
         """Of the parents."""
-        return self.parents[0].topic
+        return self.predecessors[0].topic
 
 
 class TransitionRunner:
@@ -67,7 +67,7 @@ class TransitionRunner:
     ) -> None:
         """``orphaned`` is told of segments that were sealed and did not get their successor."""
         self._metadata = metadata
-        self._group_commit = MetadataBatcher(metadata)
+        self._batcher = MetadataBatcher(metadata)
         self._documents = documents
         self._placement = placement
         self._sealer = sealer
@@ -97,23 +97,23 @@ class TransitionRunner:
                 answer. What was sealed is replaced by plain successors.
             SeaweedMQError: the storage failed, or the files are damaged.
         """
-        task = asyncio.create_task(self.carry_out_here(step), name=f"{step.kind} {step.parents[0]}")
+        task = asyncio.create_task(self.carry_out_here(step), name=f"{step.kind} {step.predecessors[0]}")
         task.add_done_callback(_ended)
         return await asyncio.shield(task)
 
     async def carry_out_here(self, step: Transition) -> Decision:
         """As :meth:`carry_out`, in the task of the caller: it is stopped half-way if that is cancelled."""
-        busy = [str(parent) for parent in step.parents if self.concerns(parent)]
+        busy = [str(predecessor) for predecessor in step.predecessors if self.concerns(predecessor)]
         if busy:
             raise Unavailable(f"{busy[0]} is being changed at this moment: try again")
         task = asyncio.current_task()
         assert task is not None
-        self._under_way |= dict.fromkeys((parent.key for parent in step.parents), task)
+        self._under_way |= dict.fromkeys((predecessor.key for predecessor in step.predecessors), task)
         try:
             return await self._carry_out(step)
         finally:
-            for parent in step.parents:
-                del self._under_way[parent.key]
+            for predecessor in step.predecessors:
+                del self._under_way[predecessor.key]
 
     async def record_problem(self, segment: Segment, problem: str) -> None:
         """Record why the segment cannot be recovered; sealing it removes that. Nothing if it is recorded, or changed.
@@ -124,7 +124,7 @@ class TransitionRunner:
         if problem != segment.problem:
             uid = self._metadata.topic(segment.topic).uid
             plan = partial(self._with_problem, uid, replace(segment, problem=problem))
-            await self._group_commit.write(segment.topic, (segment,), plan)
+            await self._batcher.write(segment.topic, (segment,), plan)
 
     def _with_problem(self, uid: int, segment: Segment, topic: Topic) -> MetadataChange | None:
         known = self._metadata.view.segment(segment.key)
@@ -141,35 +141,37 @@ class TransitionRunner:
 
     async def _carry_out(self, step: Transition) -> Decision:
         topic = self._metadata.topic(step.topic)
-        gone = [parent for parent in step.parents if not self._metadata.is_open(parent)]
+        gone = [predecessor for predecessor in step.predecessors if not self._metadata.is_open(predecessor)]
         if gone:
             raise Unavailable(f"{gone[0]} was changed, or deleted with its topic, at this moment: look again")
         self._placement.check_somebody_is_free()
         try:
             async with asyncio.timeout(step.timeout_s):
                 await self._taken_ids.learn(topic)  # first: a storage that fails leaves no segment without successor
-                await self._succeed(step, topic.uid, await self._seal(topic, step.parents))
+                await self._succeed(step, topic.uid, await self._seal(topic, step.predecessors))
         except TimeoutError:
-            for parent in step.parents:
-                self._orphaned(parent)
+            for predecessor in step.predecessors:
+                self._orphaned(predecessor)
             raise Unavailable(
-                f"{step.parents[0]} was not sealed within {step.timeout_s} s: it goes on, later"
+                f"{step.predecessors[0]} was not sealed within {step.timeout_s} s: it goes on, later"
             ) from None
         decision = Decision(
             at_us=self._wall_us(),
             topic=step.topic,
-            segments=tuple(parent.id for parent in step.parents),
+            segments=tuple(predecessor.id for predecessor in step.predecessors),
             kind=step.kind,
             reason=step.reason,
         )
         self.decisions.append(decision)
         return decision
 
-    async def _seal(self, topic: Topic, parents: Sequence[Segment]) -> list[SegmentEnd]:
+    async def _seal(self, topic: Topic, predecessors: Sequence[Segment]) -> list[SegmentEnd]:
         """All of them, at the same time."""
-        if len(parents) == 1:  # as after a broker's death, for each of its segments: without a task for it
-            return [await self._seal_one(topic, parents[0])]
-        results = await asyncio.gather(*(self._seal_one(topic, parent) for parent in parents), return_exceptions=True)
+        if len(predecessors) == 1:  # as after a broker's death, for each of its segments: without a task for it
+            return [await self._seal_one(topic, predecessors[0])]
+        results = await asyncio.gather(
+            *(self._seal_one(topic, predecessor) for predecessor in predecessors), return_exceptions=True
+        )
         sealings = [result for result in results if isinstance(result, SegmentEnd)]
         failures = [result for result in results if isinstance(result, BaseException)]
         if failures:
@@ -195,9 +197,9 @@ class TransitionRunner:
         try:
             plan = partial(self._change, step, uid, sealings)
             try:
-                await self._group_commit.write(step.topic, step.parents, plan)
+                await self._batcher.write(step.topic, step.predecessors, plan)
             except Conflict:  # the rare case, and the machinery for it
-                await self._metadata.on_conflict()(self._group_commit.write, step.topic, step.parents, plan)
+                await self._metadata.on_conflict()(self._batcher.write, step.topic, step.predecessors, plan)
         except SeaweedMQError:
             for sealing in sealings:
                 self._orphaned(sealing.segment)
@@ -222,7 +224,7 @@ class TransitionRunner:
             self._taken_ids.raised(topic),
             sealings,
             ranges=step.ranges,
-            placement=self._placement.of_successors(topic, step.parents, step.wishes or [()] * len(step.ranges)),
+            placement=self._placement.of_successors(topic, step.predecessors, step.wishes or [()] * len(step.ranges)),
             now_us=self._wall_us(),
         )
 

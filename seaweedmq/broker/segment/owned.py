@@ -17,8 +17,8 @@ from seaweedmq.model.topic import Topic, TopicName
 log = logging.getLogger(__name__)
 
 
-class OwningTerm(Protocol):
-    """What is looked at of a stay of this broker in the cluster: see ``broker.term``."""
+class OwningIncarnation(Protocol):
+    """What is looked at of a stay of this broker in the cluster: see ``broker.incarnation``."""
 
     id: str
     followers: FollowerService
@@ -38,15 +38,15 @@ class OwnedSegments:
         self,
         view: ClusterView,
         *,
-        term: Callable[[], OwningTerm | None],
-        context: Callable[[OwningTerm], SegmentContext],
+        incarnation: Callable[[], OwningIncarnation | None],
+        context: Callable[[OwningIncarnation], SegmentContext],
     ) -> None:
         self.segments: dict[SegmentId, OpenSegment] = {}
         self._numbers: dict[TopicName, set[int]] = {}
         """The same by topic."""
         self._view = view
         self._news = view.news()
-        self._term = term
+        self._incarnation = incarnation
         self._context = context
         self._stopping = False
 
@@ -81,21 +81,21 @@ class OwnedSegments:
 
     async def _reconcile(self, names: Sequence[TopicName]) -> None:
         """Own of these topics what the metadata say now."""
-        term = self._term()
-        if term is None or not self._may_own(term):
+        incarnation = self._incarnation()
+        if incarnation is None or not self._may_own(incarnation):
             return  # a term that begins is told of everything
-        term.followers.forget_sealed(names)
-        ended = self._take_ended(names, term)
-        self._open_new(names, term, but=ended)
+        incarnation.followers.forget_sealed(names)
+        ended = self._take_ended(names, incarnation)
+        self._open_new(names, incarnation, but=ended)
         if not ended:
             return
         # Only now: publishers of what has ended wait for its successors. A topic of the same name waits for its end.
         await asyncio.gather(*(owned.close(reason) for owned, reason in ended.values()))
-        now = self._term()
+        now = self._incarnation()
         if now is not None and self._may_own(now):
             self._open_new(names, now, but=())
 
-    def _open_new(self, names: Sequence[TopicName], term: OwningTerm, but: Container[SegmentId]) -> None:
+    def _open_new(self, names: Sequence[TopicName], incarnation: OwningIncarnation, but: Container[SegmentId]) -> None:
         before = len(self.segments)
         for name in names:
             topic = self._view.topics.get(name)
@@ -103,13 +103,13 @@ class OwnedSegments:
                 continue
             for segment in self._view.open_of(name).values():
                 key = segment.key
-                if segment.primary == term.id and key not in self.segments and key not in but:
-                    self._own(topic, segment, term)
+                if segment.primary == incarnation.id and key not in self.segments and key not in but:
+                    self._own(topic, segment, incarnation)
         if len(self.segments) > before:
             self._view.nudge()  # clients may have come before, and wait for what is served here to change
 
     def _take_ended(
-        self, names: Sequence[TopicName], term: OwningTerm
+        self, names: Sequence[TopicName], incarnation: OwningIncarnation
     ) -> dict[SegmentId, tuple[OpenSegment, SeaweedMQError]]:
         """Take out what this broker owns no longer, with the reason for its clients; the others get their topic's
         settings as they are now."""
@@ -120,20 +120,20 @@ class OwnedSegments:
             topic = self._view.topics.get(key.topic)
             if topic is None or segment is None or topic.uid != owned.topic.uid:
                 ended[key] = self._take_out(key), NotFound(f"topic {key.topic} was deleted")
-            elif not segment.is_open or segment.primary != term.id:
+            elif not segment.is_open or segment.primary != incarnation.id:
                 reason = StaleMetadata(f"segment {segment} was sealed: go on in its successors")
                 ended[key] = self._take_out(key), reason
             elif owned.topic is not topic:
                 owned.update(topic)
         return ended
 
-    def _may_own(self, term: OwningTerm) -> bool:
+    def _may_own(self, incarnation: OwningIncarnation) -> bool:
         """Not while stopping, nor once the lease is lost: what was dropped then would be opened again, empty, until the
         view shows it sealed."""
-        return not self._stopping and not term.is_over
+        return not self._stopping and not incarnation.is_over
 
-    def _own(self, topic: Topic, segment: Segment, term: OwningTerm) -> None:
-        owned = self.segments[segment.key] = OpenSegment(topic, segment, self._context(term))
+    def _own(self, topic: Topic, segment: Segment, incarnation: OwningIncarnation) -> None:
+        owned = self.segments[segment.key] = OpenSegment(topic, segment, self._context(incarnation))
         self._numbers.setdefault(topic.name, set()).add(segment.id)
         owned.start()
 

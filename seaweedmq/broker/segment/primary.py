@@ -1,6 +1,6 @@
 """One open segment on its primary: append in memory, replicate, write to the log files, fsync, commit.
 
-The only place that changes the segment's log. What follows from what happens is decided in ``core.segment.fate``.
+The only place that changes the segment's log. What follows from what happens is decided in ``core.segment.lifecycle``.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ class OpenSegment:
             provenance=context.provenance,
         )
         self._context = context
-        self._fate = SegmentLifecycle(segment, self.log)
+        self._lifecycle = SegmentLifecycle(segment, self.log)
         self._followers = FollowerSet(
             topic,
             segment,
@@ -83,13 +83,13 @@ class OpenSegment:
             context,
             appended=self.appended,
             on_held=self._on_held,
-            on_lost=lambda follower, error: self._on_event(self._fate.follower_lost(follower, error)),
+            on_lost=lambda follower, error: self._on_event(self._lifecycle.follower_lost(follower, error)),
         )
         self._look = FenceCheck(
             segment,
             lambda: context.store.is_fenced(topic.name, topic.uid, segment.id),
-            on_answer=lambda fenced: self._on_event(self._fate.looked(fenced=fenced)),
-            on_trouble=lambda error: self._perform(self._fate.look_fails(error)),
+            on_answer=lambda fenced: self._on_event(self._lifecycle.looked(fenced=fenced)),
+            on_trouble=lambda error: self._perform(self._lifecycle.look_fails(error)),
             spawn=context.spawn,
             rng=context.env.rng,
         )
@@ -104,27 +104,27 @@ class OpenSegment:
     @property
     def stage(self) -> SegmentStage:
         """Where it stands."""
-        return self._fate.stage
+        return self._lifecycle.stage
 
     @property
     def is_closed(self) -> bool:
         """Whether nothing is written any more."""
-        return self._fate.stage is SegmentStage.CLOSED
+        return self._lifecycle.stage is SegmentStage.CLOSED
 
     @property
     def refusal(self) -> SeaweedMQError | None:
         """Why it takes no records any more; None while it does."""
-        return self._fate.refusal
+        return self._lifecycle.refusal
 
     @property
     def failure(self) -> SeaweedMQError | None:
         """Why nothing is committed at the moment; streams pass it on. None while all is well."""
-        return self._fate.failure or self._write_failure or self.files.failure
+        return self._lifecycle.failure or self._write_failure or self.files.failure
 
     @property
     def is_sure(self) -> bool:
         """Whether nobody can have ended the segment yet, so that its high watermark is that of the topic's range."""
-        return self._fate.stage in UNDISPUTED and self._context.lease_alive()
+        return self._lifecycle.stage in UNDISPUTED and self._context.lease_alive()
 
     def start(self) -> None:
         """Open a replicate stream to every follower."""
@@ -135,7 +135,7 @@ class OpenSegment:
     def _advance(self) -> None:
         """Commit what may be committed now. After everything that may let the high watermark rise."""
         self._stop_timer()
-        self._perform(self._fate.progressed(lease_alive=self._context.lease_alive()))
+        self._perform(self._lifecycle.progressed(lease_alive=self._context.lease_alive()))
 
     def _on_event(self, actions: Sequence[Action]) -> None:
         self._perform(actions)
@@ -167,7 +167,7 @@ class OpenSegment:
                     log.log(
                         logging.ERROR if self.stage is SegmentStage.FENCED else logging.WARNING,
                         "%s",
-                        self._fate.failure,
+                        self._lifecycle.failure,
                     )
                     self.committed_changed.fire()
 
@@ -368,10 +368,10 @@ class OpenSegment:
             StaleMetadata: others have sealed it from its files.
             StorageFailed: not everything could be written and fsynced yet.
         """
-        if self.stage is SegmentStage.FENCED and self._fate.failure:
-            raise fresh(self._fate.failure)
+        if self.stage is SegmentStage.FENCED and self._lifecycle.failure:
+            raise fresh(self._lifecycle.failure)
         self._check_writing()
-        self._perform(self._fate.seal())
+        self._perform(self._lifecycle.seal())
         if self._sealed is None:
             self._work.set()
             self._drained.fire()
@@ -384,7 +384,7 @@ class OpenSegment:
                 self._check_writing()
                 if self.files.failure:
                     raise fresh(self.files.failure)
-            self._perform(self._fate.all_flushed())
+            self._perform(self._lifecycle.all_flushed())
             self._sealed = SealedLog(end_offset=self.log.end, sequences=self.log.producers.unsettled(self._loop.time()))
         return self._sealed
 
@@ -416,7 +416,7 @@ class OpenSegment:
     async def _commit_all(self) -> None:
         """Until the segment is sealed, or closed by whoever noticed that the lease was lost."""
         self._perform(
-            self._fate.drain(Unavailable(f"{self.segment}: broker is shutting down; it moves to another one"))
+            self._lifecycle.drain(Unavailable(f"{self.segment}: broker is shutting down; it moves to another one"))
         )
         self._drained.fire()
         while self.log.written < self.log.end and self.stage is SegmentStage.DRAINING:
@@ -431,7 +431,7 @@ class OpenSegment:
 
     async def close(self, reason: SeaweedMQError) -> None:
         """Stop serving at once: nothing is written, committed or acknowledged from here on."""
-        self._perform(self._fate.close(reason))
+        self._perform(self._lifecycle.close(reason))
         await self._followers.close()
         await self._look.close()
         if self._writer_task:

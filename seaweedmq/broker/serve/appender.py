@@ -25,7 +25,7 @@ class Appender:
     def __init__(self, segment: OpenSegment, lookup: Lookup, *, frame_bytes_max: int) -> None:
         self.segment = segment
         self._lookup = lookup
-        self._heritage = InheritedProducers(segment, lookup.view, lookup.sealed_producers)
+        self._inherited = InheritedProducers(segment, lookup.view, lookup.sealed_producers)
         self._frame_bytes_max = frame_bytes_max
         self._stopped: SeaweedMQError | None = None
         self._waiting = False
@@ -63,7 +63,7 @@ class Appender:
             self._check(frame)
         self._waiting = True
         try:
-            await self._heritage.learn(frame.header)
+            await self._inherited.learn(frame.header)
             await self.segment.admit(frame.header.frame_bytes)
             return await self._append_admitted(frame, may_begin=may_begin)
         finally:
@@ -76,7 +76,7 @@ class Appender:
         self._check_header(header)
         self._waiting = True
         try:
-            await self._heritage.learn(header)
+            await self._inherited.learn(header)
             await self.segment.admit(header.frame_bytes)
             try:
                 frame = await receive()

@@ -60,7 +60,7 @@ class KafkaGroupRouter:
     async def _ask(self, broker: str, request: Call[R]) -> R:
         if broker == self._broker_id():
             return await self.here(request)
-        return await self._dial(broker).passed_on.call(request)
+        return await self._dial(broker).forwarded.call(request)
 
     def _coordinator(self, group: str) -> str:
         topic = self._view.topics.get(self._topic)

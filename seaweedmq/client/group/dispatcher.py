@@ -33,7 +33,7 @@ class Dispatcher:
         self,
         what: str,
         bounds: Bounds,
-        contact: AssignmentLease,
+        assignment_lease: AssignmentLease,
         clock: Callable[[], float],
         give_up: Callable[[GivenUp[Message]], None],
         *,
@@ -50,7 +50,7 @@ class Dispatcher:
             columns: of batches.
         """
         self._what = what
-        self._contact = contact
+        self._assignment_lease = assignment_lease
         self._clock = clock
         self._give_up = give_up
         self._auto_ack = auto_ack
@@ -74,7 +74,7 @@ class Dispatcher:
     @property
     def is_halted(self) -> bool:
         """Nothing is handed out: paused, closed, or what was assigned may have been given to others."""
-        return self._is_paused or self._dispatch.is_closed or not self._contact.is_fresh
+        return self._is_paused or self._dispatch.is_closed or not self._assignment_lease.is_fresh
 
     @property
     def has_rows(self) -> bool:
@@ -132,9 +132,9 @@ class Dispatcher:
         self._fill()
         dispatch, auto_ack = self._dispatch, self._auto_ack
         ready = dispatch.ready
-        contact, clock = self._contact, self._contact.clock
+        assignment_lease, clock = self._assignment_lease, self._assignment_lease.clock
         # ``is_halted``, for each record in 0.1 us
-        while not (self._is_paused or dispatch.is_closed or clock() > contact.until):
+        while not (self._is_paused or dispatch.is_closed or clock() > assignment_lease.until):
             try:
                 message = ready.pop()
             except IndexError:

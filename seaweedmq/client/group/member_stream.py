@@ -53,11 +53,11 @@ class MemberStream:
         opening: GroupOpen,
         owner: MemberStreamOwner,
         commits: CommitQueue,
-        contact: AssignmentLease,
+        assignment_lease: AssignmentLease,
     ) -> None:
         """``commits`` says what to commit; :meth:`wake` has it sent."""
         self._cluster = cluster
-        self._contact = contact
+        self._assignment_lease = assignment_lease
         self._opening = opening
         self._owner = owner
         self._commits = commits
@@ -153,7 +153,7 @@ class MemberStream:
         work.set()
         joined = False
         beating: asyncio.Task[None] | None = None
-        opened_at = self._contact.clock()
+        opened_at = self._assignment_lease.clock()
         try:
             async with broker_stream(
                 self._cluster, address, lambda api: api.join_group(self._requests(work)), self._what()
@@ -163,7 +163,7 @@ class MemberStream:
                     if isinstance(reply, GroupAssignment):
                         self._owner.on_assignment(reply)
                         if beating is None:  # not before what was lost is withdrawn
-                            self._contact.opened(opened_at, reply)
+                            self._assignment_lease.opened(opened_at, reply)
                             beating = asyncio.create_task(self._beat(), name=f"contact of {self._opening.member}")
                     else:
                         self._owner.on_committed(reply)
@@ -182,8 +182,8 @@ class MemberStream:
     async def _beat(self) -> None:
         """While a stream is open; it is given up if this process stood still."""
         while True:
-            await asyncio.sleep(self._contact.beat_s)
-            if not self._contact.beat():
+            await asyncio.sleep(self._assignment_lease.beat_s)
+            if not self._assignment_lease.beat():
                 break
         if self._talk is not None:
             stood_still = f"this process stood still: asking anew what {self._what()} has for it"

@@ -73,7 +73,7 @@ class GroupSubscriber(TopicReader):
         self.member = f"m-{rng.getrandbits(64):016x}" if member.member is None else member.member
         self._incarnation = rng.getrandbits(63)
         self._loop = asyncio.get_running_loop()
-        self._contact = AssignmentLease(cluster.env.boot_s)
+        self._assignment_lease = AssignmentLease(cluster.env.boot_s)
         bounds = Bounds(
             limit=options.limit,
             deliveries_max=member.max_deliveries,
@@ -83,7 +83,7 @@ class GroupSubscriber(TopicReader):
         self._dispatcher = Dispatcher(
             f"group {member.group}",
             bounds,
-            self._contact,
+            self._assignment_lease,
             self._loop.time,
             self._give_up,
             auto_ack=member.auto_ack,
@@ -110,7 +110,7 @@ class GroupSubscriber(TopicReader):
                 self._stops = {number: end for number, end in ends.items() if end > segments[number].start_offset}
             opening = self._opening(description.topic.uid)
             commits = self._dispatcher.commits
-            stream = MemberStream(self._cluster, opening, self._membership, commits, self._contact)
+            stream = MemberStream(self._cluster, opening, self._membership, commits, self._assignment_lease)
             await self._membership.join(stream, self._config.admin_timeout_s)
         except TimeoutError:
             await self.close()

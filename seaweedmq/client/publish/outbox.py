@@ -71,7 +71,7 @@ class Outbox:
         self.schema: pa.Schema | None = None
         """The topic's, as known now; None for a plain topic."""
         self._routes: Routes | None = None
-        self._heirs: dict[int, Segment] = {}
+        self._successors: dict[int, Segment] = {}
         """The segments of the routes, as they were described when records began to go there."""
         self._windows: dict[int, SendWindow] = {}
         self._trail = Trail()
@@ -125,7 +125,7 @@ class Outbox:
         """These are the topic's ring and segments. Raises Unavailable: the open ones do not cover the ring."""
         heirs = {segment.id: segment for segment in segments if segment.is_open}
         self._routes = Routes.to_open(ring, heirs.values())
-        self._heirs = heirs
+        self._successors = heirs
         return [self._limits()]
 
     def grow(self, ring: KeyRange, segments: Sequence[Segment]) -> None:
@@ -133,7 +133,7 @@ class Outbox:
         routes = self._routes
         if routes is not None and ring.hi > routes.ring.hi:  # several looks may be under way, and an older one end last
             self._routes = routes.grow(ring, segments)
-            self._heirs.update({s.id: s for s in segments if s.is_open and s.slots.lo >= routes.ring.hi})
+            self._successors.update({s.id: s for s in segments if s.is_open and s.slots.lo >= routes.ring.hi})
 
     def add(self, rows: Rows) -> list[Action]:
         """Route and encode rows, and queue their frames."""
@@ -195,7 +195,7 @@ class Outbox:
         for segment, part in by_segment(rows, routes, keyless_slot):
             window = self._windows.get(segment)
             if window is None:
-                window = self._windows[segment] = SendWindow(self._heirs[segment])
+                window = self._windows[segment] = SendWindow(self._successors[segment])
             for frame in frames_of(
                 part,
                 segment_slots=window.segment.slots,
@@ -236,16 +236,16 @@ class Outbox:
         would begin with the same sequences. The leader seals it again, and then its successors are known.
         """
         slots = self._windows[segment].segment.slots
-        for heir in heirs:
-            if heir.id <= segment and heir.slots.overlaps(slots):
-                raise Unavailable(f"{heir} was sealed, and is open in a recovered etcd: retry")
+        for successor in heirs:
+            if successor.id <= segment and successor.slots.overlaps(slots):
+                raise Unavailable(f"{successor} was sealed, and is open in a recovered etcd: retry")
 
     def _hand_over(self, segment: int, heirs: Iterable[Segment], routes: Routes) -> list[Action]:
         """End the window. The routes were made before it was emptied: that fails while metadata is changing."""
-        known = self._heirs | {heir.id: heir for heir in heirs}
+        known = self._successors | {successor.id: successor for successor in heirs}
         self._routes = routes
-        self._heirs = {number: known[number] for number in routes.segments}
-        self._trail.leave(segment, (heir.id for heir in heirs), routes)
+        self._successors = {number: known[number] for number in routes.segments}
+        self._trail.leave(segment, (successor.id for successor in heirs), routes)
         del self._windows[segment]
         return [self._limits()]
 

@@ -63,7 +63,7 @@ class Publisher:
             bytes_max=config.buffer_bytes_max,
         )
         self._view = TopicView(cluster, topic, self._on_description, lambda: self._outbox.segments)
-        self._lanes: dict[int, SegmentSender] = {}
+        self._senders: dict[int, SegmentSender] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._work = asyncio.Event()
         self._progress = asyncio.Event()
@@ -301,8 +301,8 @@ class Publisher:
         self.buffer.refusal = self._outbox.refusal
         with suppress(Unavailable):  # a cluster shows only in passing that not all of them are open
             self._outbox.grow(description.topic.ring, description.segments)
-        for lane in self._lanes.values():
-            lane.told()
+        for sender in self._senders.values():
+            sender.told()
 
     async def _pump(self) -> None:
         while True:
@@ -362,25 +362,27 @@ class Publisher:
                 case FrameFailed():
                     action.promise.failed(action.positions, action.error)
                 case Deliver():
-                    self._lane(action.segment).wake()
+                    self._sender(action.segment).wake()
                 case Reopen():
-                    self._lanes[action.segment].reopen()
+                    self._senders[action.segment].reopen()
                 case SendLimits():
                     self.buffer.frame_bytes_max = action.frame_bytes_max
                     self.buffer.batch_bytes = action.batch_bytes
         self._progress.set()
 
-    def _lane(self, segment: int) -> SegmentSender:
-        lane = self._lanes.get(segment)
-        if lane is None:
+    def _sender(self, segment: int) -> SegmentSender:
+        sender = self._senders.get(segment)
+        if sender is None:
             window = self._outbox.window(segment)
-            lane = self._lanes[segment] = SegmentSender(self._cluster, self._view, self._outbox, window, self._report)
-            self._spawn(self._run_lane(segment, lane), f"lane {segment}")
-        return lane
+            sender = self._senders[segment] = SegmentSender(
+                self._cluster, self._view, self._outbox, window, self._report
+            )
+            self._spawn(self._run_sender(segment, sender), f"lane {segment}")
+        return sender
 
-    async def _run_lane(self, segment: int, lane: SegmentSender) -> None:
-        await lane.run()
-        del self._lanes[segment]
+    async def _run_sender(self, segment: int, sender: SegmentSender) -> None:
+        await sender.run()
+        del self._senders[segment]
 
     def _fail_everything(self, error: SeaweedMQError) -> None:
         self._report(self._outbox.clear(error))

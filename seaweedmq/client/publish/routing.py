@@ -78,16 +78,18 @@ class Routes:
         Raises:
             Unavailable: they do not cover them.
         """
-        heirs = sorted(successors, key=lambda heir: heir.id, reverse=True)
+        heirs = sorted(successors, key=lambda successor: successor.id, reverse=True)
         stretches: list[tuple[KeyRange, int]] = []
         for stretch in self._stretches:
             if stretch.segment != sealed:
                 stretches.append(stretch)
                 continue
             left = [stretch.slots]
-            for heir in heirs:
-                stretches += [(part, heir.id) for slots in left if (part := slots.within(heir.slots)) is not None]
-                left = [part for slots in left for part in slots.without(heir.slots)]
+            for successor in heirs:
+                stretches += [
+                    (part, successor.id) for slots in left if (part := slots.within(successor.slots)) is not None
+                ]
+                left = [part for slots in left for part in slots.without(successor.slots)]
         return Routes(self.ring, stretches)
 
 
@@ -96,13 +98,13 @@ class Trail:
     them again."""
 
     def __init__(self) -> None:
-        self._heirs: dict[int, tuple[int, ...]] = {}
+        self._successors: dict[int, tuple[int, ...]] = {}
 
     def leave(self, segment: int, heirs: Iterable[int], routes: Routes) -> None:
         """Note it, and forget what nobody can come to any more from where ``routes`` are now: ids only rise."""
         oldest = min(routes.segments)
-        kept = {**self._heirs, segment: tuple(heirs)}
-        self._heirs = {number: next_ids for number, next_ids in kept.items() if number > oldest}
+        kept = {**self._successors, segment: tuple(heirs)}
+        self._successors = {number: next_ids for number, next_ids in kept.items() if number > oldest}
 
     def follow(self, segments: Iterable[int]) -> set[int]:
         """These segments, and in place of those that were left the ones that came after them.
@@ -112,7 +114,7 @@ class Trail:
         seen = set(segments)
         waiting = list(seen)
         while waiting:
-            new = set(self._heirs.get(waiting.pop(), ())) - seen
+            new = set(self._successors.get(waiting.pop(), ())) - seen
             seen |= new
             waiting += new
-        return seen - self._heirs.keys()
+        return seen - self._successors.keys()

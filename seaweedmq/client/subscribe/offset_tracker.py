@@ -131,8 +131,8 @@ class OffsetTracker:
                     "continue with the segments there are, from earliest"
                 )
         self._next_offset = segment.start_offset if segment.end_offset is None else segment.end_offset
-        heirs = tuple(s.id for s in description.segments if s.is_open and s.slots.overlaps(segment.slots))
-        self.successors = heirs if segment.is_open else segment.successors
+        open_now = tuple(s.id for s in description.segments if s.is_open and s.slots.overlaps(segment.slots))
+        self.successors = open_now if segment.is_open else segment.successors
         self.ended = True
 
     def _stop_if_reached(self) -> None:

@@ -53,10 +53,10 @@ def _pressure_of_pairs(cluster: ClusterColumns, loads: Loads) -> Floats:
 def _merge(plan: Plan, lower: int) -> None:
     """The successor goes to the replicas of one of the two, whoever carries less: nobody else is bothered."""
     cluster, loads, upper = plan.cluster, plan.loads, lower + 1
-    parents = [plan.replicas_of(lower), plan.replicas_of(upper)]
-    for row, replicas in zip((lower, upper), parents, strict=True):
+    merged_replicas = [plan.replicas_of(lower), plan.replicas_of(upper)]
+    for row, replicas in zip((lower, upper), merged_replicas, strict=True):
         plan.add(replicas, -float(plan.weight[row]))
-    replicas = plan.cheapest(plan.wanted(lower), _cheaper(plan, parents))
+    replicas = plan.cheapest(plan.wanted(lower), _cheaper(plan, merged_replicas))
     plan.add(replicas, float(plan.weight[lower] + plan.weight[upper]))
     numbers = int(cluster.id[lower]), int(cluster.id[upper])
     together = bytes_per_s_in_words(float(loads.bytes_per_s[lower] + loads.bytes_per_s[upper]))
@@ -66,5 +66,5 @@ def _merge(plan: Plan, lower: int) -> None:
     plan.begin(lower, Merge(cluster.topics[cluster.topic[lower]], numbers, cluster.ids(replicas), reason))
 
 
-def _cheaper(plan: Plan, parents: Sequence[list[int]]) -> list[int]:
-    return min(parents, key=lambda replicas: (plan.costs[replicas[0]], replicas))
+def _cheaper(plan: Plan, merged_replicas: Sequence[list[int]]) -> list[int]:
+    return min(merged_replicas, key=lambda replicas: (plan.costs[replicas[0]], replicas))

@@ -61,12 +61,12 @@ class LineageGraph:
 
     def __init__(self, segments: Iterable[Segment]) -> None:
         self.segments = {segment.id: segment for segment in segments}
-        heirs: dict[int, set[int]] = {}
+        successors: dict[int, set[int]] = {}
         for segment in self.segments.values():
-            heirs.setdefault(segment.id, set()).update(segment.successors)
+            successors.setdefault(segment.id, set()).update(segment.successors)
             for predecessor in segment.predecessors:
-                heirs.setdefault(predecessor, set()).add(segment.id)
-        self._heirs = heirs
+                successors.setdefault(predecessor, set()).add(segment.id)
+        self._successors = successors
         self.roots = tuple(
             number
             for number, segment in self.segments.items()
@@ -75,9 +75,9 @@ class LineageGraph:
         """Those that no known segment comes before."""
         self.open = tuple(number for number, segment in self.segments.items() if segment.is_open)
 
-    def heirs(self, segment: int) -> set[int]:
+    def successors(self, segment: int) -> set[int]:
         """What comes right after a segment, known or pruned itself."""
-        return self._heirs.get(segment, set())
+        return self._successors.get(segment, set())
 
     def ancestors(self, segments: Iterable[int]) -> set[int]:
         """All known segments that come before any of these."""
@@ -96,7 +96,11 @@ class LineageGraph:
         known = self.segments.get(segment)
         if known is not None:
             return known.end_offset is not None and offset >= known.end_offset
-        return any(offset == self.segments[h].start_offset for h in self.heirs(segment) if h in self.segments)
+        return any(
+            offset == self.segments[successor].start_offset
+            for successor in self.successors(segment)
+            if successor in self.segments
+        )
 
 
 class FrontierWalk:
@@ -125,7 +129,7 @@ class FrontierWalk:
         """How many these are, by that one."""
         self._counted: set[int] = set()
         """Segments whose records are in ``_records`` in advance."""
-        self._enter([*lineage.roots, *(heir for segment in frontier for heir in lineage.heirs(segment))])
+        self._enter([*lineage.roots, *(successor for segment in frontier for successor in lineage.successors(segment))])
 
     def end_of(self, segment: int) -> int:
         """Up to where it can be read now."""
@@ -148,7 +152,7 @@ class FrontierWalk:
             self._records[part] += offset - self.offsets[segment]
         self.offsets[segment] = offset
         if self._lineage.is_end(segment, offset):
-            self._enter(self._lineage.heirs(segment))
+            self._enter(self._lineage.successors(segment))
 
     def _enter(self, candidates: Iterable[int]) -> None:
         waiting = sorted(set(candidates), reverse=True)
@@ -166,17 +170,20 @@ class FrontierWalk:
             for predecessor in segment.predecessors:
                 self._leave(predecessor)
             if self._is_finished(number):
-                waiting += self._lineage.heirs(number)
+                waiting += self._lineage.successors(number)
 
     def _is_awaited(self, segment: int, frontier: Frontier) -> bool:
         """Whether something that comes after a pruned segment is yet to be begun: where it begins tells then whether
         anything was lost."""
-        heirs = self._lineage.heirs(segment)
-        return any(h in self._lineage.segments and h not in self._passed and h not in frontier for h in heirs)
+        successors = self._lineage.successors(segment)
+        return any(
+            successor in self._lineage.segments and successor not in self._passed and successor not in frontier
+            for successor in successors
+        )
 
     def _leave(self, segment: int) -> None:
         if segment in self.offsets and all(
-            h in self.offsets or h in self._passed for h in self._lineage.heirs(segment)
+            successor in self.offsets or successor in self._passed for successor in self._lineage.successors(segment)
         ):
             del self.offsets[segment]
             self._passed.add(segment)
@@ -194,7 +201,7 @@ class FrontierWalk:
         if not before:
             return True
         total = sum(self._records[part] for part in before) + self.end_of(segment.id) - self.offsets[segment.id]
-        goes_on = len(segment.predecessors) == 1 and len(self._lineage.heirs(segment.predecessors[0])) == 1
+        goes_on = len(segment.predecessors) == 1 and len(self._lineage.successors(segment.predecessors[0])) == 1
         if not goes_on and self._serial_max is not None and total > self._serial_max:
             return False
         first = min(before)
@@ -262,8 +269,10 @@ def beginning(lineage: LineageGraph, earliest: Mapping[int, int], skipped: Itera
     frontier: dict[int, int] = {}
     for number, segment in lineage.segments.items():
         if number in passed:
-            heirs = {h for h in lineage.heirs(number) if h in lineage.segments}
-            if not heirs or any(h not in passed and not _may_begin(lineage, h, passed) for h in heirs):
+            successors = {successor for successor in lineage.successors(number) if successor in lineage.segments}
+            if not successors or any(
+                successor not in passed and not _may_begin(lineage, successor, passed) for successor in successors
+            ):
                 assert segment.end_offset is not None, f"{segment} is skipped and open"
                 frontier[number] = segment.end_offset
         elif _may_begin(lineage, number, passed):

@@ -39,11 +39,11 @@ def predecessor_chain(
     for _ in range(GENERATIONS_MAX):
         if len(segment.predecessors) != 1:
             return
-        elder = known.get(segment.predecessors[0])
-        if elder is None or elder.is_open or sealed_for_s(elder) >= within_s:
+        ancestor = known.get(segment.predecessors[0])
+        if ancestor is None or ancestor.is_open or sealed_for_s(ancestor) >= within_s:
             return
-        yield elder
-        segment = elder
+        yield ancestor
+        segment = ancestor
 
 
 def leaves_gap(state: ProducerState, producer_epoch: int, first_sequence: int) -> bool:

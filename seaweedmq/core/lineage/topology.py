@@ -208,7 +208,7 @@ class SegmentEnd:
 
 def succeed(
     topic: Topic,
-    parents: Sequence[SegmentEnd],
+    predecessors: Sequence[SegmentEnd],
     *,
     ranges: Sequence[KeyRange],
     placement: Sequence[tuple[str, ...]],
@@ -220,18 +220,19 @@ def succeed(
     path; and not below what was deleted by hand, should records that were deleted be lost before they were fsynced:
     what comes later is not among them.
     """
-    for parent in parents:
-        assert parent.segment.is_open, f"{parent.segment} is sealed already"
-        assert parent.end_offset >= parent.segment.start_offset, (
-            f"{parent.segment} can not end at {parent.end_offset}, it starts at {parent.segment.start_offset}"
+    for predecessor in predecessors:
+        assert predecessor.segment.is_open, f"{predecessor.segment} is sealed already"
+        assert predecessor.end_offset >= predecessor.segment.start_offset, (
+            f"{predecessor.segment} cannot end at {predecessor.end_offset}: "
+            f"it starts at {predecessor.segment.start_offset}"
         )
-    before = [parent.segment.slots for parent in parents]
+    before = [predecessor.segment.slots for predecessor in predecessors]
     assert _run_of(before) == _run_of(ranges), f"{ranges} do not cover {before}"
     if topic.next_segment + len(ranges) >= SEGMENT_IDS:
         raise ResourceExhausted(f"{topic.name} has used up its {SEGMENT_IDS:,} segment ids: create a new topic")
     children = []
     for number, (slots, replicas) in enumerate(zip(ranges, placement, strict=True)):
-        above = [parent for parent in parents if parent.segment.slots.overlaps(slots)]
+        above = [predecessor for predecessor in predecessors if predecessor.segment.slots.overlaps(slots)]
         children.append(
             Segment(
                 topic=topic.name,
@@ -240,24 +241,24 @@ def succeed(
                 epoch=1,
                 state=SegmentState.OPEN,
                 replicas=replicas,
-                predecessors=tuple(parent.segment.id for parent in above),
-                start_offset=max(topic.low_watermark(slots), *(parent.end_offset for parent in above)),
+                predecessors=tuple(predecessor.segment.id for predecessor in above),
+                start_offset=max(topic.low_watermark(slots), *(predecessor.end_offset for predecessor in above)),
                 opened_us=now_us,
             )
         )
     sealed = [
         replace(
-            parent.segment,
+            predecessor.segment,
             state=SegmentState.SEALED,
-            epoch=parent.epoch,
-            end_offset=parent.end_offset,
-            sequences=tuple(parent.sequences)[:SEALED_SEQUENCES_MAX],
-            sequences_complete=parent.sequences_complete and len(parent.sequences) <= SEALED_SEQUENCES_MAX,
-            successors=tuple(child.id for child in children if child.slots.overlaps(parent.segment.slots)),
+            epoch=predecessor.epoch,
+            end_offset=predecessor.end_offset,
+            sequences=tuple(predecessor.sequences)[:SEALED_SEQUENCES_MAX],
+            sequences_complete=predecessor.sequences_complete and len(predecessor.sequences) <= SEALED_SEQUENCES_MAX,
+            successors=tuple(child.id for child in children if child.slots.overlaps(predecessor.segment.slots)),
             sealed_us=now_us,
             problem="",
         )
-        for parent in parents
+        for predecessor in predecessors
     ]
     return MetadataChange(replace(topic, next_segment=topic.next_segment + len(ranges)), (*sealed, *children))
 

@@ -14,7 +14,7 @@ from seaweedmq.model.calls import CreateTopics
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName, TopicSpec
 from seaweedmq.ports import Compare, Delete, Put
-from tests.broker.bed import Bed, Host, story
+from tests.broker.testbed import Host, Testbed, story
 
 NAMES = [TopicName("test", f"topic-{number:02}") for number in range(30)]
 SEGMENTS = 4
@@ -23,11 +23,13 @@ SEGMENTS = 4
 class Watched:
     """Counts the transactions that change segments, and may interfere with them."""
 
-    def __init__(self, bed: Bed, interfere: Callable[[int, Sequence[Put | Delete]], None] = lambda _, __: None) -> None:
+    def __init__(
+        self, testbed: Testbed, interfere: Callable[[int, Sequence[Put | Delete]], None] = lambda _, __: None
+    ) -> None:
         self.sizes: list[int] = []
         self._interfere = interfere
-        self._transact = bed.etcd.server.transact
-        bed.etcd.server.transact = self  # type: ignore[assignment,method-assign]
+        self._transact = testbed.etcd.server.transact
+        testbed.etcd.server.transact = self  # type: ignore[assignment,method-assign]
 
     def __call__(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
         if any(change.key.startswith(keys.SEGMENTS) for change in then):
@@ -36,11 +38,11 @@ class Watched:
         return self._transact(compares, then)
 
 
-async def topics(bed: Bed, brokers: int = 2, replicas: int = 1) -> list[Host]:
-    hosts = await bed.cluster(brokers)
+async def topics(testbed: Testbed, brokers: int = 2, replicas: int = 1) -> list[Host]:
+    hosts = await testbed.cluster(brokers)
     specs = tuple(TopicSpec(name=name, segments=SEGMENTS, replicas=replicas) for name in NAMES)
-    await bed.leader().api.call(CreateTopics(specs))
-    await bed.until(lambda: all(set(NAMES) <= h.inspect.view.topics.keys() for h in hosts))
+    await testbed.leader().api.call(CreateTopics(specs))
+    await testbed.until(lambda: all(set(NAMES) <= h.inspect.view.topics.keys() for h in hosts))
     return hosts
 
 
@@ -50,7 +52,7 @@ def plan(segment: Segment, topic: Topic) -> MetadataChange:
     return succeed(topic, [ended], ranges=[segment.slots], placement=[segment.replicas], now_us=1)
 
 
-async def write_all(bed: Bed, host: Host, segments: Sequence[Segment]) -> list[BaseException | None]:
+async def write_all(testbed: Testbed, host: Host, segments: Sequence[Segment]) -> list[BaseException | None]:
     """A change of each segment, all at the same time, in the leader's process."""
     commit = MetadataBatcher(host.inspect.leader.metadata)
 
@@ -60,7 +62,7 @@ async def write_all(bed: Bed, host: Host, segments: Sequence[Segment]) -> list[B
             return_exceptions=True,
         )
 
-    return await bed.network.spawn(host.owner, write())
+    return await testbed.network.spawn(host.owner, write())
 
 
 def all_segments(host: Host) -> list[Segment]:
@@ -68,12 +70,12 @@ def all_segments(host: Host) -> list[Segment]:
 
 
 @story
-async def test_many_changes_are_few_transactions_and_a_topic_takes_several_in_one(bed: Bed) -> None:
-    await topics(bed)
-    leader = bed.leader()
+async def test_many_changes_are_few_transactions_and_a_topic_takes_several_in_one(testbed: Testbed) -> None:
+    await topics(testbed)
+    leader = testbed.leader()
     before = all_segments(leader)
-    watched = Watched(bed)
-    assert await write_all(bed, leader, before) == [None] * len(before)
+    watched = Watched(testbed)
+    assert await write_all(testbed, leader, before) == [None] * len(before)
     assert len(watched.sizes) <= 5, "of 120 changes of 30 topics, with nine writes each"
     assert max(watched.sizes) <= 100
     for name in NAMES:
@@ -83,28 +85,28 @@ async def test_many_changes_are_few_transactions_and_a_topic_takes_several_in_on
 
 
 @story
-async def test_one_that_conflicts_conflicts_alone(bed: Bed) -> None:
-    await topics(bed)
-    leader = bed.leader()
+async def test_one_that_conflicts_conflicts_alone(testbed: Testbed) -> None:
+    await topics(testbed)
+    leader = testbed.leader()
     stale = NAMES[7]
 
     def alter(number: int, _: Sequence[Put | Delete]) -> None:
         if number == 1:  # behind the leader's back, at the last moment; the first is of all of them
-            topic = bed.etcd.server.get(keys.topic_key(stale))
+            topic = testbed.etcd.server.get(keys.topic_key(stale))
             assert topic is not None
-            bed.etcd.server.transact([], [Put(topic.key, topic.value)])
+            testbed.etcd.server.transact([], [Put(topic.key, topic.value)])
 
     first = [segment for segment in all_segments(leader) if segment.id == 0]
-    Watched(bed, alter)
-    results = await write_all(bed, leader, first)
+    Watched(testbed, alter)
+    results = await write_all(testbed, leader, first)
     assert [type(result) for result in results if result is not None] == [Conflict]
     assert isinstance(results[NAMES.index(stale)], Conflict)
 
 
 @story
-async def test_what_its_plan_refuses_is_refused_alone(bed: Bed) -> None:
-    await topics(bed)
-    leader = bed.leader()
+async def test_what_its_plan_refuses_is_refused_alone(testbed: Testbed) -> None:
+    await topics(testbed)
+    leader = testbed.leader()
     commit = MetadataBatcher(leader.inspect.leader.metadata)
     segments = all_segments(leader)[:3]
 
@@ -120,7 +122,7 @@ async def test_what_its_plan_refuses_is_refused_alone(bed: Bed) -> None:
             return_exceptions=True,
         )
 
-    done, refused, unknown, nothing = await bed.network.spawn(leader.owner, write())
+    done, refused, unknown, nothing = await testbed.network.spawn(leader.owner, write())
     assert done is None
     assert nothing is None
     assert str(refused) == "not now"
@@ -131,40 +133,40 @@ async def test_what_its_plan_refuses_is_refused_alone(bed: Bed) -> None:
 
 @pytest.mark.parametrize("keys_max", [40, 9, 3])
 @story
-async def test_an_etcd_that_takes_less_gets_less(bed: Bed, keys_max: int) -> None:
-    await topics(bed)
-    leader = bed.leader()
+async def test_an_etcd_that_takes_less_gets_less(testbed: Testbed, keys_max: int) -> None:
+    await topics(testbed)
+    leader = testbed.leader()
 
     def refuse(_: int, then: Sequence[Put | Delete]) -> None:
         if len(then) > keys_max:
             raise InvalidArgument("etcd refused the request: too many operations in txn request")
 
-    watched = Watched(bed, refuse)
+    watched = Watched(testbed, refuse)
     segments = all_segments(leader)
-    assert await write_all(bed, leader, segments) == [None] * len(segments)
+    assert await write_all(testbed, leader, segments) == [None] * len(segments)
     refused = [size for size in watched.sizes if size > keys_max]
     assert len(refused) <= 6, "it remembers what etcd takes"
 
 
 @story
-async def test_an_etcd_without_space_gets_transactions_as_large_as_ever_once_it_has_some(bed: Bed) -> None:
-    await topics(bed)
-    leader = bed.leader()
+async def test_an_etcd_without_space_gets_transactions_as_large_as_ever_once_it_has_some(testbed: Testbed) -> None:
+    await topics(testbed)
+    leader = testbed.leader()
 
     def refuse(number: int, _: Sequence[Put | Delete]) -> None:
         if number == 1:
             raise ResourceExhausted("etcd has used up its quota of space")
 
-    watched = Watched(bed, refuse)
-    results = await write_all(bed, leader, all_segments(leader))
+    watched = Watched(testbed, refuse)
+    results = await write_all(testbed, leader, all_segments(leader))
     assert {type(result) for result in results} == {type(None), ResourceExhausted}
     assert len(watched.sizes) <= 5, "of 120 changes of 30 topics, with nine writes each"
 
 
 @story
-async def test_one_change_that_is_too_large_for_etcd_is_refused_and_holds_no_other_up(bed: Bed) -> None:
-    await topics(bed)
-    leader = bed.leader()
+async def test_one_change_that_is_too_large_for_etcd_is_refused_and_holds_no_other_up(testbed: Testbed) -> None:
+    await topics(testbed)
+    leader = testbed.leader()
     segments = all_segments(leader)[:SEGMENTS]
     large = keys.segment_key(segments[2].topic, segments[2].id)
 
@@ -172,15 +174,15 @@ async def test_one_change_that_is_too_large_for_etcd_is_refused_and_holds_no_oth
         if any(change.key == large for change in then):
             raise InvalidArgument("etcd refused the request: request is too large")
 
-    Watched(bed, refuse)
-    results = await write_all(bed, leader, segments)
+    Watched(testbed, refuse)
+    results = await write_all(testbed, leader, segments)
     assert [type(result) for result in results] == [type(None), type(None), InvalidArgument, type(None)]
 
 
 @story
-async def test_who_goes_away_leaves_the_others_to_the_next(bed: Bed) -> None:
-    await topics(bed)
-    leader = bed.leader()
+async def test_who_goes_away_leaves_the_others_to_the_next(testbed: Testbed) -> None:
+    await topics(testbed)
+    leader = testbed.leader()
     commit = MetadataBatcher(leader.inspect.leader.metadata)
     segments = all_segments(leader)[:SEGMENTS]
 
@@ -192,24 +194,24 @@ async def test_who_goes_away_leaves_the_others_to_the_next(bed: Bed) -> None:
         writing[0].cancel()
         return await asyncio.gather(*writing, return_exceptions=True)
 
-    gone, *others = await bed.network.spawn(leader.owner, write())
+    gone, *others = await testbed.network.spawn(leader.owner, write())
     assert isinstance(gone, asyncio.CancelledError)
     assert all(result is None or isinstance(result, Conflict) for result in others), "it may have happened"
     view = leader.inspect.view
-    await bed.until(lambda: len(view.open_of(NAMES[0])) == SEGMENTS)
+    await testbed.until(lambda: len(view.open_of(NAMES[0])) == SEGMENTS)
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])
 @story
 async def test_a_leader_that_dies_in_the_middle_of_a_brokers_successions_leaves_none_undone(
-    bed: Bed, after: int
+    testbed: Testbed, after: int
 ) -> None:
-    hosts = await topics(bed, brokers=4, replicas=2)
-    leader = bed.leader()
+    hosts = await topics(testbed, brokers=4, replicas=2)
+    leader = testbed.leader()
     victim = next(h for h in hosts if h is not leader)
     publishers = {}
     for name in NAMES[::3]:
-        primary = await bed.primary(leader, name)
+        primary = await testbed.primary(leader, name)
         publishers[name] = await primary.publisher(name=name)
         await publishers[name].store(frames=3)
 
@@ -217,9 +219,9 @@ async def test_a_leader_that_dies_in_the_middle_of_a_brokers_successions_leaves_
         if number == after:
             leader.kill()
 
-    watched = Watched(bed, die)
+    watched = Watched(testbed, die)
     victim.kill()
-    await bed.until(lambda: not leader.lives, patience_s=20)
+    await testbed.until(lambda: not leader.lives, patience_s=20)
     left = [h for h in hosts if h.lives]
     alive = {h.broker.id for h in left}
 
@@ -231,7 +233,7 @@ async def test_a_leader_that_dies_in_the_middle_of_a_brokers_successions_leaves_
             for name in NAMES
         )
 
-    await bed.until(is_whole, patience_s=30)
+    await testbed.until(is_whole, patience_s=30)
     view = left[0].inspect.view
     sealed = [s for name in NAMES for s in view.segments[name].values() if not s.is_open]
     assert len(watched.sizes) < len(sealed) / 3, watched.sizes
@@ -242,17 +244,17 @@ async def test_a_leader_that_dies_in_the_middle_of_a_brokers_successions_leaves_
 
 
 @story
-async def test_a_leader_that_was_deposed_changes_nothing(bed: Bed) -> None:
-    hosts = await topics(bed, brokers=3)
-    old = bed.leader()
+async def test_a_leader_that_was_deposed_changes_nothing(testbed: Testbed) -> None:
+    hosts = await topics(testbed, brokers=3)
+    old = testbed.leader()
     segments = all_segments(old)[:2]
     old.freeze()
-    await bed.until(lambda: any(h.inspect.leads for h in hosts if h is not old))
+    await testbed.until(lambda: any(h.inspect.leads for h in hosts if h is not old))
     old.thaw()
-    results = await write_all(bed, old, segments)
+    results = await write_all(testbed, old, segments)
     assert all(isinstance(result, SeaweedMQError) for result in results)
-    leader = bed.leader().inspect
-    repaired = {(d.topic, number) for d in leader.leader.succession.decisions for number in d.segments}
+    leader = testbed.leader().inspect
+    repaired = {(d.topic, number) for d in leader.leader.transitions.decisions for number in d.segments}
     changed = {(s.topic, s.id) for s in segments if leader.view.segment(s.key) != s}
     assert changed <= repaired, "only the new leader changed any of them"
-    assert not old.inspect.leader.succession.decisions
+    assert not old.inspect.leader.transitions.decisions

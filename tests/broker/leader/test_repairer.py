@@ -32,8 +32,8 @@ async def test_only_segments_of_which_no_replica_lives_are_replaced_a_few_at_a_t
     view = SimpleNamespace(brokers=dict.fromkeys(live))
     metadata = SimpleNamespace(view=view, is_open=lambda _: True)
     repairs = Repairer(metadata=cast(Any, metadata), placement=cast(Any, SimpleNamespace()))
-    succession = Slow()
+    transitions = Slow()
     segments = [replace(make_segment(), id=number, replicas=("a", "b")) for number in range(40)]
     lost = [Repair(segment=segment, reason="lost", stays=()) for segment in segments]
-    await asyncio.gather(*(repairs.carry_out(cast(Any, succession), repair) for repair in lost))
-    assert succession.most == most
+    await asyncio.gather(*(repairs.carry_out(cast(Any, transitions), repair) for repair in lost))
+    assert transitions.most == most

@@ -26,7 +26,7 @@ from seaweedmq.model.ring import WHOLE_RING, KeyRange, covers_ring
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Scaling
 from seaweedmq.storage.store.memory import StorageOp
-from tests.broker.bed import NAME, Bed, Host, story, values
+from tests.broker.testbed import NAME, Host, Testbed, story, values
 
 HALF = 32_768
 
@@ -46,15 +46,15 @@ def shape(description: TopicDescription) -> list[tuple[int, int, int]]:
     return [(s.id, s.slots.lo, s.slots.hi) for s in opened(description)]
 
 
-async def store(bed: Bed, segment: Segment, frames: int, producer: int = 1) -> None:
+async def store(testbed: Testbed, segment: Segment, frames: int, producer: int = 1) -> None:
     """So many records in an open segment."""
-    host = next(h for h in bed.hosts if h.broker.id == segment.primary)
-    await bed.until(lambda: segment.key in host.inspect.segments)
+    host = next(h for h in testbed.hosts if h.broker.id == segment.primary)
+    await testbed.until(lambda: segment.key in host.inspect.segments)
     publisher = await host.publisher(producer, segment=segment.id, segment_epoch=segment.epoch)
     await publisher.store(frames=frames, slots=(segment.slots.lo, segment.slots.lo))
 
 
-async def read(bed: Bed, host: Host, segments: Sequence[int]) -> list[bytes]:
+async def read(testbed: Testbed, host: Host, segments: Sequence[int]) -> list[bytes]:
     """All records of sealed segments."""
     got: list[bytes] = []
     for segment in segments:
@@ -66,10 +66,10 @@ async def read(bed: Bed, host: Host, segments: Sequence[int]) -> list[bytes]:
 
 @pytest.mark.parametrize("replicas", [1, 2])
 @story
-async def test_a_split_segment_goes_on_in_two_that_begin_where_it_ended(bed: Bed, replicas: int) -> None:
-    hosts = await bed.cluster(3)
-    (segment,) = opened(await bed.topic(hosts[0], replicas=replicas))
-    await store(bed, segment, 5)
+async def test_a_split_segment_goes_on_in_two_that_begin_where_it_ended(testbed: Testbed, replicas: int) -> None:
+    hosts = await testbed.cluster(3)
+    (segment,) = opened(await testbed.topic(hosts[0], replicas=replicas))
+    await store(testbed, segment, 5)
     for n, host in enumerate(hosts):
         lowest = opened(await host.api.call(DescribeTopic(NAME)))[0]
         description = await host.api.call(SplitSegment(NAME, lowest.id, lowest.slots.hi // 2))
@@ -81,45 +81,45 @@ async def test_a_split_segment_goes_on_in_two_that_begin_where_it_ended(bed: Bed
         assert child.opened_us > segments[0].opened_us
     assert [s.slots.hi for s in opened(description)] == [8_192, 16_384, 32_768, 65_536]
     for n, child in enumerate(opened(description)):
-        await store(bed, child, 2, producer=10 + n)
-    assert await read(bed, hosts[0], [0]) == values(1, 5)
+        await store(testbed, child, 2, producer=10 + n)
+    assert await read(testbed, hosts[0], [0]) == values(1, 5)
 
 
 @story
-async def test_neighbours_are_merged_into_one_that_begins_where_the_longer_one_ended(bed: Bed) -> None:
-    hosts = await bed.cluster(3)
-    lower, upper = opened(await bed.topic(hosts[0], segments=2))
-    await store(bed, lower, 3)
-    await store(bed, upper, 7, producer=2)
+async def test_neighbours_are_merged_into_one_that_begins_where_the_longer_one_ended(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(3)
+    lower, upper = opened(await testbed.topic(hosts[0], segments=2))
+    await store(testbed, lower, 3)
+    await store(testbed, upper, 7, producer=2)
     description = await hosts[0].api.call(MergeSegments(NAME, 1, 0))
     assert shape(description) == [(2, 0, 65_536)]
     segments = by_id(description)
     assert (segments[2].predecessors, segments[2].start_offset) == ((0, 1), 7)
     assert [(segments[n].end_offset, segments[n].successors) for n in (0, 1)] == [(3, (2,)), (7, (2,))]
-    await store(bed, segments[2], 1, producer=3)
-    assert await read(bed, hosts[1], [0, 1]) == values(1, 3) + values(2, 7)
+    await store(testbed, segments[2], 1, producer=3)
+    assert await read(testbed, hosts[1], [0, 1]) == values(1, 3) + values(2, 7)
 
 
 @story
-async def test_a_segment_moves_to_the_brokers_that_are_named_and_the_rest_is_filled_up(bed: Bed) -> None:
-    hosts = await bed.cluster(4)
-    (segment,) = opened(await bed.topic(hosts[0], replicas=3))
+async def test_a_segment_moves_to_the_brokers_that_are_named_and_the_rest_is_filled_up(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(4)
+    (segment,) = opened(await testbed.topic(hosts[0], replicas=3))
     (spare,) = (h for h in hosts if h.broker.id not in segment.replicas)
-    await store(bed, segment, 2)
+    await store(testbed, segment, 2)
     (moved,) = opened(await hosts[0].api.call(MoveSegment(NAME, 0, (spare.address, segment.replicas[2]))))
     assert moved.replicas[:2] == (spare.broker.id, segment.replicas[2])
     assert len(set(moved.replicas)) == 3
     assert (moved.start_offset, moved.slots) == (2, segment.slots)
-    await store(bed, moved, 1)
+    await store(testbed, moved, 1)
     assert opened(await hosts[1].api.call(MoveSegment(NAME, 1, moved.replicas))) == [moved], "it is there already"
     (sealed,) = opened(await hosts[2].api.call(SealSegment(NAME, 1)))
     assert (sealed.id, sealed.predecessors, sealed.start_offset) == (2, (1,), 3)
 
 
 @story
-async def test_without_a_slot_the_load_is_halved_and_without_load_the_range(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    (segment,) = opened(await bed.topic(host))
+async def test_without_a_slot_the_load_is_halved_and_without_load_the_range(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    (segment,) = opened(await testbed.topic(host))
     assert [s.slots.hi for s in opened(await host.api.call(SplitSegment(NAME, 0, None)))] == [HALF, 65_536]
     segment = opened(await host.api.call(DescribeTopic(NAME)))[0]
     publisher = await host.publisher(segment=1)
@@ -157,10 +157,10 @@ async def test_without_a_slot_the_load_is_halved_and_without_load_the_range(bed:
 )
 @story
 async def test_what_can_not_be_done_is_said_in_one_sentence_and_changes_nothing(
-    bed: Bed, request_: Call[object], kind: type[SeaweedMQError], sentence: str
+    testbed: Testbed, request_: Call[object], kind: type[SeaweedMQError], sentence: str
 ) -> None:
-    hosts = await bed.cluster(3)
-    await bed.topic(hosts[0], replicas=2, scaling=Scaling.FIXED)
+    hosts = await testbed.cluster(3)
+    await testbed.topic(hosts[0], replicas=2, scaling=Scaling.FIXED)
     await hosts[0].api.call(SplitSegment(NAME, 0, 1))
     await hosts[0].api.call(SplitSegment(NAME, 2, 8_192))
     before = await hosts[0].api.call(DescribeTopic(NAME))
@@ -172,26 +172,26 @@ async def test_what_can_not_be_done_is_said_in_one_sentence_and_changes_nothing(
 
 
 @story
-async def test_a_broker_that_is_leaving_or_suspected_gets_nothing(bed: Bed) -> None:
-    hosts = await bed.cluster(3)
-    await bed.topic(hosts[0])
-    primary = await bed.primary(hosts[0])
+async def test_a_broker_that_is_leaving_or_suspected_gets_nothing(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(3)
+    await testbed.topic(hosts[0])
+    primary = await testbed.primary(hosts[0])
     leaving, other = (h for h in hosts if h is not primary)
     await hosts[0].api.call(DrainBroker(leaving.address))
-    await bed.until(lambda: leaving.broker.id in bed.leader().inspect.leader.placement.draining)
+    await testbed.until(lambda: leaving.broker.id in testbed.leader().inspect.leader.placement.draining)
     with pytest.raises(InvalidArgument, match=f"broker {leaving.address} is being drained"):
         await hosts[0].api.call(MoveSegment(NAME, 0, (leaving.address,)))
-    bed.leader().inspect.leader.placement.suspect(other.broker.id)
+    testbed.leader().inspect.leader.placement.suspect(other.broker.id)
     with pytest.raises(Unavailable, match="try again in some seconds"):
         await hosts[0].api.call(MoveSegment(NAME, 0, (other.broker.id,)))
     assert [s.id for s in opened(await hosts[0].api.call(DescribeTopic(NAME)))] == [0]
 
 
 @story
-async def test_a_publisher_learns_what_of_its_records_is_in_the_parent_and_where_to_go_on(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0], replicas=2)
-    primary = await bed.primary(hosts[0])
+async def test_a_publisher_learns_what_of_its_records_is_in_the_parent_and_where_to_go_on(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0], replicas=2)
+    primary = await testbed.primary(hosts[0])
     publisher = await primary.publisher()
     splitting = asyncio.create_task(hosts[0].api.call(SplitSegment(NAME, 0, HALF)))
     sent = 0
@@ -200,19 +200,19 @@ async def test_a_publisher_learns_what_of_its_records_is_in_the_parent_and_where
         sent += 1
         await asyncio.sleep(0.0001)
     description = await splitting
-    await bed.until(lambda: publisher.stream.ended)
+    await testbed.until(lambda: publisher.stream.ended)
     end = publisher.stream.replies[-1]
     assert isinstance(end, PublishSealed)
     assert end.successors == (1, 2)
     assert end.next_sequence == end.end_offset == by_id(description)[0].end_offset
     assert 0 < end.next_sequence <= sent
-    assert await read(bed, hosts[0], [0]) == values(1, end.next_sequence)
+    assert await read(testbed, hosts[0], [0]) == values(1, end.next_sequence)
 
 
 @story
-async def test_two_changes_of_one_segment_do_not_mix(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0], segments=4)
+async def test_two_changes_of_one_segment_do_not_mix(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0], segments=4)
     wishes = [SplitSegment(NAME, 1), MergeSegments(NAME, 0, 1), MergeSegments(NAME, 1, 2), SealSegment(NAME, 1)]
     results = await asyncio.gather(
         *(hosts[n % 2].api.call(wish) for n, wish in enumerate(wishes)), return_exceptions=True
@@ -220,25 +220,27 @@ async def test_two_changes_of_one_segment_do_not_mix(bed: Bed) -> None:
     done = [r for r in results if isinstance(r, TopicDescription)]
     assert len(done) == 1
     assert all(isinstance(r, TopicDescription | Unavailable | StaleMetadata) for r in results), results
-    after = opened(await bed.leader().api.call(DescribeTopic(NAME)))
+    after = opened(await testbed.leader().api.call(DescribeTopic(NAME)))
     assert len(after) in (3, 4, 5)
 
 
 @story
-async def test_segments_of_one_topic_are_changed_at_the_same_time(bed: Bed) -> None:
-    hosts = await bed.cluster(3)
-    await bed.topic(hosts[0], segments=16)
+async def test_segments_of_one_topic_are_changed_at_the_same_time(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(3)
+    await testbed.topic(hosts[0], segments=16)
     await asyncio.gather(*(hosts[n % 3].api.call(SplitSegment(NAME, n, None)) for n in range(16)))
-    after = opened(await bed.leader().api.call(DescribeTopic(NAME)))
+    after = opened(await testbed.leader().api.call(DescribeTopic(NAME)))
     assert len({s.id for s in after}) == 32
     assert sorted(s.predecessors for s in after) == sorted((n,) for n in range(16) for _ in range(2))
 
 
 @story
-async def test_a_half_done_merge_is_undone_by_plain_successors(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    hosts = await bed.cluster(2)
-    lower, _ = opened(await bed.topic(hosts[0], segments=2))
-    await store(bed, lower, 3)
+async def test_a_half_done_merge_is_undone_by_plain_successors(
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = await testbed.cluster(2)
+    lower, _ = opened(await testbed.topic(hosts[0], segments=2))
+    await store(testbed, lower, 3)
     seal = OpenSegment.seal
 
     async def stuck(owned: OpenSegment) -> object:
@@ -249,8 +251,8 @@ async def test_a_half_done_merge_is_undone_by_plain_successors(bed: Bed, monkeyp
     monkeypatch.setattr(OpenSegment, "seal", stuck)
     with pytest.raises(Unavailable, match="test/topic#1: a replica lives but does not answer"):
         await hosts[0].api.call(MergeSegments(NAME, 0, 1))
-    await bed.until(lambda: 2 in bed.leader().inspect.view.segments[NAME], patience_s=1)
-    description = await bed.leader().api.call(DescribeTopic(NAME))
+    await testbed.until(lambda: 2 in testbed.leader().inspect.view.segments[NAME], patience_s=1)
+    description = await testbed.leader().api.call(DescribeTopic(NAME))
     assert shape(description) == [(2, 0, HALF), (1, HALF, 65_536)]
     assert by_id(description)[2].start_offset == 3
     monkeypatch.undo()
@@ -259,12 +261,14 @@ async def test_a_half_done_merge_is_undone_by_plain_successors(bed: Bed, monkeyp
 
 @pytest.mark.parametrize("delay_s", [0.0005, 0.001, 0.002, 0.004, 0.008])
 @story
-async def test_a_leader_that_dies_in_the_middle_of_a_merge_leaves_a_whole_topic(bed: Bed, delay_s: float) -> None:
-    hosts = await bed.cluster(4)
-    parts = opened(await bed.topic(hosts[0], segments=2, replicas=2))
+async def test_a_leader_that_dies_in_the_middle_of_a_merge_leaves_a_whole_topic(
+    testbed: Testbed, delay_s: float
+) -> None:
+    hosts = await testbed.cluster(4)
+    parts = opened(await testbed.topic(hosts[0], segments=2, replicas=2))
     for n, segment in enumerate(parts):
-        await store(bed, segment, 3, producer=n + 1)
-    leader = bed.leader()
+        await store(testbed, segment, 3, producer=n + 1)
+    leader = testbed.leader()
     merging = asyncio.create_task(leader.api.call(MergeSegments(NAME, 0, 1)))
     await asyncio.sleep(delay_s)
     leader.kill()
@@ -282,37 +286,37 @@ async def test_a_leader_that_dies_in_the_middle_of_a_merge_leaves_a_whole_topic(
             if h.broker.id == s.primary
         )
 
-    await bed.until(settled)
+    await testbed.until(settled)
     await asyncio.sleep(5)  # until the primaries that were sealed have asked for successors
-    await bed.until(settled)
+    await testbed.until(settled)
     for n, segment in enumerate(opened(await other.api.call(DescribeTopic(NAME)))):
-        await store(bed, segment, 1, producer=30 + n)
+        await store(testbed, segment, 1, producer=30 + n)
         description = await other.api.call(SealSegment(NAME, segment.id))
-    got = await read(bed, other, [s.id for s in description.segments if not s.is_open])
+    got = await read(testbed, other, [s.id for s in description.segments if not s.is_open])
     assert [v for v in got if v.startswith(b"1:")] == values(1, 3)
     assert [v for v in got if not v.startswith((b"1:", b"3"))] == values(2, 3)
 
 
 @story
-async def test_a_caller_that_goes_away_does_not_leave_a_segment_sealed(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0])
-    leader = bed.leader()
-    held = bed.faults.hold(StorageOp.SYNC)
-    await (await (await bed.primary(hosts[0])).publisher()).send()
+async def test_a_caller_that_goes_away_does_not_leave_a_segment_sealed(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0])
+    leader = testbed.leader()
+    held = testbed.faults.hold(StorageOp.SYNC)
+    await (await (await testbed.primary(hosts[0])).publisher()).send()
     splitting = asyncio.create_task(leader.broker.api.call(SplitSegment(NAME, 0, None)))
     await asyncio.sleep(0.05)
     splitting.cancel()
     await asyncio.sleep(0.05)
     held.set()
-    bed.faults.held.clear()
-    await bed.until(lambda: 2 in leader.inspect.view.segments[NAME], patience_s=1)
+    testbed.faults.held.clear()
+    await testbed.until(lambda: 2 in leader.inspect.view.segments[NAME], patience_s=1)
 
 
 @story
-async def test_what_was_done_is_in_the_status_with_its_reason(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0])
+async def test_what_was_done_is_in_the_status_with_its_reason(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0])
     await hosts[0].api.call(SplitSegment(NAME, 0, None))
     await hosts[0].api.call(MergeSegments(NAME, 1, 2))
     decisions = (await hosts[1].api.call(GetClusterStatus())).decisions
@@ -320,16 +324,16 @@ async def test_what_was_done_is_in_the_status_with_its_reason(bed: Bed) -> None:
         (NAME, "split", (0,), "by hand"),
         (NAME, "merge", (1, 2), "by hand"),
     ]
-    assert decisions[0].at_us < decisions[1].at_us <= bed.wall_us()
+    assert decisions[0].at_us < decisions[1].at_us <= testbed.wall_us()
 
 
 @story
 async def test_a_topic_that_was_deleted_and_made_anew_meanwhile_is_left_alone(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0])
-    await (await (await bed.primary(hosts[0])).publisher()).store(frames=3)
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0])
+    await (await (await testbed.primary(hosts[0])).publisher()).store(frames=3)
     seal, anew = Sealer.seal, asyncio.Event()
 
     async def slowly(sealer: Sealer, *args: Any) -> Any:
@@ -341,10 +345,10 @@ async def test_a_topic_that_was_deleted_and_made_anew_meanwhile_is_left_alone(
     splitting = asyncio.create_task(hosts[0].api.call(SplitSegment(NAME, 0, None)))
     await asyncio.sleep(0.1)
     await hosts[0].api.call(DeleteTopic(NAME))
-    await bed.topic(hosts[0])
+    await testbed.topic(hosts[0])
     anew.set()
     with pytest.raises(NotFound, match="was deleted meanwhile"):
         await splitting
     (segment,) = opened(await hosts[0].api.call(DescribeTopic(NAME)))
     assert (segment.id, segment.start_offset) == (0, 0)
-    await store(bed, segment, 1)
+    await store(testbed, segment, 1)

@@ -14,25 +14,25 @@ from seaweedmq.model.cluster import STORAGE_FORMAT, StorageMarker
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Entry, MetaStore, Put, SegmentStore
-from tests.broker.bed import NAME, Bed, Host
+from tests.broker.testbed import NAME, Host, Testbed
 from tests.sim.machines.loop import Owner
 
 STABLE = (keys.TOPICS, keys.SEGMENTS, keys.LOW_WATERMARKS, keys.GROUPS_ROOT, keys.KAFKA_ROOT)
 
 
-def stored(bed: Bed) -> dict[str, bytes]:
+def stored(testbed: Testbed) -> dict[str, bytes]:
     """Return the keys of etcd that concern topics, groups and Kafka's numbers, with their values."""
-    return {e.key: e.value for e in bed.etcd.server.list("/").entries if e.key.startswith(STABLE)}
+    return {e.key: e.value for e in testbed.etcd.server.list("/").entries if e.key.startswith(STABLE)}
 
 
-def copied(bed: Bed) -> dict[str, Entry]:
+def copied(testbed: Testbed) -> dict[str, Entry]:
     """A backup of etcd, without what hangs on leases."""
-    return {e.key: e for e in bed.etcd.server.list("/").entries if not e.lease}
+    return {e.key: e for e in testbed.etcd.server.list("/").entries if not e.lease}
 
 
-async def stop_all(bed: Bed, *, kill: bool = False) -> None:
+async def stop_all(testbed: Testbed, *, kill: bool = False) -> None:
     """Stop every broker, and bring the marker up to etcd as the last of them would have."""
-    for host in bed.hosts:
+    for host in testbed.hosts:
         if not host.lives:
             continue
         if kill:
@@ -41,15 +41,15 @@ async def stop_all(bed: Bed, *, kill: bool = False) -> None:
             await host.stop()
 
 
-def lose_etcd(bed: Bed) -> None:
+def lose_etcd(testbed: Testbed) -> None:
     """Replace etcd with an empty one."""
-    bed.etcd.server = bed.etcd.run(MemoryMetaServer)
+    testbed.etcd.server = testbed.etcd.run(MemoryMetaServer)
 
 
-def restore_etcd(bed: Bed, backup: dict[str, Entry], revision: int) -> None:
+def restore_etcd(testbed: Testbed, backup: dict[str, Entry], revision: int) -> None:
     """Replace etcd with one that has a backup taken at a revision."""
-    lose_etcd(bed)
-    server = bed.etcd.server
+    lose_etcd(testbed)
+    server = testbed.etcd.server
     server.transact([], [Put(key, entry.value) for key, entry in backup.items()])
     assert server.revision <= revision
     while server.revision < revision:
@@ -57,28 +57,33 @@ def restore_etcd(bed: Bed, backup: dict[str, Entry], revision: int) -> None:
 
 
 async def recover(
-    bed: Bed, *, apply: bool = True, meta: MetaStore | None = None, store: SegmentStore | None = None, **more: Any
+    testbed: Testbed,
+    *,
+    apply: bool = True,
+    meta: MetaStore | None = None,
+    store: SegmentStore | None = None,
+    **more: Any,
 ) -> Plan:
     """Run a recovery as a process of its own."""
     return await recover_cluster(
-        store or bed.store,
-        meta or bed.etcd.client(Owner("recovery")),
+        store or testbed.store,
+        meta or testbed.etcd.client(Owner("recovery")),
         apply=apply,
         rng=random.Random(3),
-        wall_us=bed.wall_us,
+        wall_us=testbed.wall_us,
         **more,
     )
 
 
-async def until_documented(bed: Bed, host: Host, name: TopicName = NAME) -> None:
+async def until_documented(testbed: Testbed, host: Host, name: TopicName = NAME) -> None:
     """Wait until the documents have what etcd has."""
 
     def is_documented() -> bool:
-        file = bed.store.files.get(f"topics/{name}/lineage.json")
+        file = testbed.store.files.get(f"topics/{name}/lineage.json")
         known = {n: plain(s) for n, s in host.inspect.view.segments_of(name).items()}
         return file is not None and {s.id: s for s in lineage_from_document(bytes(file.data))[1]} == known
 
-    await bed.until(is_documented)
+    await testbed.until(is_documented)
 
 
 def plain(segment: Segment) -> Segment:
@@ -86,14 +91,14 @@ def plain(segment: Segment) -> Segment:
     return replace(segment, sequences=(), sequences_complete=False)
 
 
-async def mark(bed: Bed) -> None:
+async def mark(testbed: Testbed) -> None:
     """Give storage and etcd the identity that brokers give them."""
-    if await bed.store.read_marker() is None:
-        server = bed.etcd.server
-        made = await bed.store.create_marker(
+    if await testbed.store.read_marker() is None:
+        server = testbed.etcd.server
+        made = await testbed.store.create_marker(
             StorageMarker(cluster_id="c1", format=STORAGE_FORMAT, generation=0, etcd_revision=server.revision)
         )
         server.transact([], [Put(keys.CLUSTER, identity_to_json(made.identity))])
-    marker = await bed.store.read_marker()
+    marker = await testbed.store.read_marker()
     assert marker is not None
-    await bed.store.replace_marker(replace(marker, etcd_revision=bed.etcd.server.revision))
+    await testbed.store.replace_marker(replace(marker, etcd_revision=testbed.etcd.server.revision))

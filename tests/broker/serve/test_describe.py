@@ -16,7 +16,7 @@ from seaweedmq.model.calls import (
 )
 from seaweedmq.model.description import IDS_MAX, TopicDescription
 from seaweedmq.model.topic import TopicName, TopicSpec
-from tests.broker.bed import NAME, Bed, story
+from tests.broker.testbed import NAME, Testbed, story
 
 OTHER = TopicName("test", "other")
 
@@ -27,9 +27,9 @@ def awaited(description: TopicDescription, *ids: int) -> AwaitedTopic:
 
 
 @story
-async def test_who_waits_for_topics_is_told_once_one_of_them_has_changed(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    known = [await bed.topic(hosts[0], name, segments=2) for name in (NAME, OTHER)]
+async def test_who_waits_for_topics_is_told_once_one_of_them_has_changed(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    known = [await testbed.topic(hosts[0], name, segments=2) for name in (NAME, OTHER)]
     question = AwaitTopics(tuple(awaited(description, 0) for description in known), 10.0)
     answers = [asyncio.create_task(host.api.call(question)) for host in hosts]
     await asyncio.sleep(1)
@@ -46,9 +46,9 @@ async def test_who_waits_for_topics_is_told_once_one_of_them_has_changed(bed: Be
 
 
 @story
-async def test_who_waits_for_topics_hears_when_nothing_has_changed_and_which_are_gone(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    known = await bed.topic(host)
+async def test_who_waits_for_topics_hears_when_nothing_has_changed_and_which_are_gone(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    known = await testbed.topic(host)
     began = asyncio.get_running_loop().time()
     assert await host.api.call(AwaitTopics((awaited(known),), 0.5)) == UpdatedTopics()
     assert 0.5 <= asyncio.get_running_loop().time() - began < 1.0
@@ -61,8 +61,8 @@ async def test_who_waits_for_topics_hears_when_nothing_has_changed_and_which_are
 
 @pytest.mark.parametrize(("topics", "ids"), [(AWAITED_AT_ONCE_MAX + 1, 0), (2, IDS_MAX // 2 + 1)])
 @story
-async def test_waiting_for_too_much_is_refused(bed: Bed, topics: int, ids: int) -> None:
-    (host,) = await bed.cluster(1)
+async def test_waiting_for_too_much_is_refused(testbed: Testbed, topics: int, ids: int) -> None:
+    (host,) = await testbed.cluster(1)
     one = AwaitedTopic(name=NAME, topic_uid=1, above=0, ids=tuple(range(ids)))
     with pytest.raises(InvalidArgument, match="at most 1000"):
         await host.api.call(AwaitTopics((one,) * topics, 0.5))

@@ -23,15 +23,15 @@ from seaweedmq.model.publish import PublishAck, PublishFrames, PublishOpen, Publ
 from seaweedmq.model.subscribe import SubscribeCredit
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.store.memory import StorageOp
-from tests.broker.bed import CONFIG, NAME, Bed, frame, story, values
+from tests.broker.testbed import CONFIG, NAME, Testbed, frame, story, values
 
 OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=1, producer_epoch=0)
 
 
 @story
-async def test_frames_are_acknowledged_in_order_with_their_offsets(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_frames_are_acknowledged_in_order_with_their_offsets(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     assert publisher.ready == PublishReady(
         next_sequence=0,
@@ -47,18 +47,18 @@ async def test_frames_are_acknowledged_in_order_with_their_offsets(bed: Bed) -> 
 
 
 @story
-async def test_one_message_may_hold_many_frames(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_one_message_may_hold_many_frames(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.stream.send(PublishFrames(b"".join(publisher.frame(2) for _ in range(40))))
     assert await publisher.acks(40) == [(2 * n, 2 * n) for n in range(40)]
 
 
 @story
-async def test_a_repeated_frame_is_acknowledged_again_and_not_stored_again(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_a_repeated_frame_is_acknowledged_again_and_not_stored_again(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.store(frames=2, count=2)
     await publisher.send(2, first=0)
@@ -70,10 +70,10 @@ async def test_a_repeated_frame_is_acknowledged_again_and_not_stored_again(bed: 
 
 
 @story
-async def test_a_frame_sent_again_on_a_new_stream_is_stored_once_and_the_old_stream_is_over(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
-    synced = bed.faults.hold(StorageOp.SYNC)
+async def test_a_frame_sent_again_on_a_new_stream_is_stored_once_and_the_old_stream_is_over(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
+    synced = testbed.faults.hold(StorageOp.SYNC)
     first = await host.publisher()
     await first.send(2)
     assert await first.quiet(1)
@@ -89,9 +89,9 @@ async def test_a_frame_sent_again_on_a_new_stream_is_stored_once_and_the_old_str
 
 
 @story
-async def test_a_new_stream_is_told_where_to_go_on(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_a_new_stream_is_told_where_to_go_on(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     await (await host.publisher()).store(frames=3)
     again = await host.publisher()
     assert again.ready.next_sequence == 3
@@ -100,9 +100,9 @@ async def test_a_new_stream_is_told_where_to_go_on(bed: Bed) -> None:
 
 
 @story
-async def test_many_producers_share_a_segment(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_many_producers_share_a_segment(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publishers = [await host.publisher(n) for n in range(1, 21)]
     for _ in range(5):
         for publisher in publishers:
@@ -148,10 +148,12 @@ BAD_FRAMES: dict[str, tuple[bytes, type[SeaweedMQError], str]] = {
 
 @pytest.mark.parametrize("case", BAD_FRAMES)
 @story
-async def test_a_bad_frame_ends_the_stream_with_one_clear_error_and_nothing_is_lost(bed: Bed, case: str) -> None:
+async def test_a_bad_frame_ends_the_stream_with_one_clear_error_and_nothing_is_lost(
+    testbed: Testbed, case: str
+) -> None:
     data, kind, sentence = BAD_FRAMES[case]
-    (host,) = await bed.cluster(1)
-    await bed.topic(host, segments=2)
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host, segments=2)
     other = await host.publisher(9)
     await other.store(frames=2)
     publisher = await host.publisher()
@@ -169,9 +171,9 @@ async def test_a_bad_frame_ends_the_stream_with_one_clear_error_and_nothing_is_l
 
 
 @story
-async def test_good_frames_in_front_of_a_bad_one_are_stored_and_acknowledged(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_good_frames_in_front_of_a_bad_one_are_stored_and_acknowledged(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.stream.send(PublishFrames(publisher.frame(2) + damaged(frame(first=2), HEADER_BYTES + 60)))
     assert await publisher.acks() == [(0, 0)]
@@ -190,10 +192,10 @@ OPENINGS: dict[str, tuple[object, type[SeaweedMQError], str]] = {
 
 @pytest.mark.parametrize("case", OPENINGS)
 @story
-async def test_an_opening_that_does_not_fit_is_refused(bed: Bed, case: str) -> None:
+async def test_an_opening_that_does_not_fit_is_refused(testbed: Testbed, case: str) -> None:
     request, kind, sentence = OPENINGS[case]
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     await (await host.publisher(9, epoch=3)).store()
     stream = host.publish_stream()
     await stream.send(request)
@@ -202,10 +204,10 @@ async def test_an_opening_that_does_not_fit_is_refused(bed: Bed, case: str) -> N
 
 
 @story
-async def test_a_segment_of_another_broker_is_refused_with_its_address(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0])
-    primary = await bed.primary(hosts[0])
+async def test_a_segment_of_another_broker_is_refused_with_its_address(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0])
+    primary = await testbed.primary(hosts[0])
     other = next(h for h in hosts if h is not primary)
     stream = other.publish_stream()
     await stream.send(OPEN)
@@ -214,9 +216,9 @@ async def test_a_segment_of_another_broker_is_refused_with_its_address(bed: Bed)
 
 
 @story
-async def test_a_stream_is_opened_once(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_a_stream_is_opened_once(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.stream.send(OPEN)
     with pytest.raises(ProtocolViolation, match="opened once"):
@@ -227,9 +229,9 @@ async def test_a_stream_is_opened_once(bed: Bed) -> None:
 
 
 @story
-async def test_the_client_may_end_the_stream_and_gets_all_its_acknowledgements(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_the_client_may_end_the_stream_and_gets_all_its_acknowledgements(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     for _ in range(30):
         await publisher.send(2)
@@ -239,12 +241,12 @@ async def test_the_client_may_end_the_stream_and_gets_all_its_acknowledgements(b
 
 
 @story
-async def test_what_a_client_sent_before_it_went_away_is_stored_and_its_repeat_is_known(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_what_a_client_sent_before_it_went_away_is_stored_and_its_repeat_is_known(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.send(2)
-    await bed.until(lambda: host.inspect.segments[NAME, 0].log.end == 2)
+    await testbed.until(lambda: host.inspect.segments[NAME, 0].log.end == 2)
     await publisher.stream.close()
     again = await host.publisher()
     await again.send(2, first=0)
@@ -254,9 +256,9 @@ async def test_what_a_client_sent_before_it_went_away_is_stored_and_its_repeat_i
 
 
 @story
-async def test_a_newer_epoch_of_a_producer_ends_the_older_one(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_a_newer_epoch_of_a_producer_ends_the_older_one(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     old = await host.publisher(epoch=1)
     await old.store()
     new = await host.publisher(epoch=2)
@@ -267,11 +269,11 @@ async def test_a_newer_epoch_of_a_producer_ends_the_older_one(bed: Bed) -> None:
 
 
 @story
-async def test_no_more_frames_are_taken_than_may_be_in_flight(bed: Bed) -> None:
+async def test_no_more_frames_are_taken_than_may_be_in_flight(testbed: Testbed) -> None:
     config = replace(CONFIG, stream_in_flight_frames_max=2)
-    (host,) = await bed.cluster(1, config)
-    await bed.topic(host)
-    synced = bed.faults.hold(StorageOp.SYNC)
+    (host,) = await testbed.cluster(1, config)
+    await testbed.topic(host)
+    synced = testbed.faults.hold(StorageOp.SYNC)
     publisher = await host.publisher()
     for _ in range(6):
         await publisher.send()
@@ -282,9 +284,9 @@ async def test_no_more_frames_are_taken_than_may_be_in_flight(bed: Bed) -> None:
 
 
 @story
-async def test_acknowledgements_of_one_moment_share_a_message(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_acknowledgements_of_one_moment_share_a_message(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.stream.send(PublishFrames(b"".join(publisher.frame() for _ in range(8))))
     first = await publisher.stream.receive()
@@ -293,9 +295,11 @@ async def test_acknowledgements_of_one_moment_share_a_message(bed: Bed) -> None:
 
 
 @story
-async def test_the_longest_idle_stream_is_ended_for_another_one_and_none_that_carries_something(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_the_longest_idle_stream_is_ended_for_another_one_and_none_that_carries_something(
+    testbed: Testbed,
+) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     first, second = await host.publisher(1), await host.publisher(2)
     service = host.broker._publish  # noqa: SLF001 - asked by the memory of streams
     assert not service.end_idle(), "both were opened just now"

@@ -18,44 +18,44 @@ class Steady:
 
 def test_while_a_stream_is_open_each_beat_renews_the_trust() -> None:
     clock = Steady()
-    contact = AssignmentLease(clock)
-    contact.opened(clock.now, assignment(3.0))
+    assignment_lease = AssignmentLease(clock)
+    assignment_lease.opened(clock.now, assignment(3.0))
     for _ in range(100):
-        clock.now += contact.beat_s
-        assert contact.is_fresh
-        assert contact.beat()
+        clock.now += assignment_lease.beat_s
+        assert assignment_lease.is_fresh
+        assert assignment_lease.beat()
 
 
 def test_who_stood_still_believes_only_a_stream_that_was_opened_since() -> None:
     clock = Steady()
-    contact = AssignmentLease(clock)
-    contact.opened(clock.now, assignment(3.0))
+    assignment_lease = AssignmentLease(clock)
+    assignment_lease.opened(clock.now, assignment(3.0))
     opened_before = clock.now
     clock.now += 3.1
-    assert not contact.is_fresh
-    assert not contact.beat()
-    contact.opened(opened_before, assignment(3.0))  # its answer had been waiting here
-    assert not contact.is_fresh
-    contact.opened(clock.now, assignment(3.0))
-    assert contact.is_fresh
+    assert not assignment_lease.is_fresh
+    assert not assignment_lease.beat()
+    assignment_lease.opened(opened_before, assignment(3.0))  # its answer had been waiting here
+    assert not assignment_lease.is_fresh
+    assignment_lease.opened(clock.now, assignment(3.0))
+    assert assignment_lease.is_fresh
 
 
 def test_without_a_stream_the_trust_ends() -> None:
     clock = Steady()
-    contact = AssignmentLease(clock)
-    contact.opened(clock.now, assignment(3.0))
+    assignment_lease = AssignmentLease(clock)
+    assignment_lease.opened(clock.now, assignment(3.0))
     clock.now += 2.9
-    assert contact.is_fresh
+    assert assignment_lease.is_fresh
     clock.now += 0.2
-    assert not contact.is_fresh
+    assert not assignment_lease.is_fresh
 
 
 def test_a_coordinator_that_says_nothing_of_it_is_believed() -> None:
     clock = Steady()
-    contact = AssignmentLease(clock)
-    assert contact.is_fresh
-    contact.opened(clock.now, assignment(None))
+    assignment_lease = AssignmentLease(clock)
+    assert assignment_lease.is_fresh
+    assignment_lease.opened(clock.now, assignment(None))
     clock.now += 1e6
-    assert contact.is_fresh
-    assert contact.beat()
-    assert contact.beat_s == 1.0
+    assert assignment_lease.is_fresh
+    assert assignment_lease.beat()
+    assert assignment_lease.beat_s == 1.0

@@ -36,7 +36,7 @@ from seaweedmq.model.group_record import CommittedOffset, GroupRecord
 from seaweedmq.model.groups import GroupAssignment, GroupCommit, GroupCommitted, GroupReply, Position
 from seaweedmq.model.segment import SegmentState
 from seaweedmq.model.subscribe import EARLIEST
-from tests.core.group.group_tale import LIMITS, segment
+from tests.core.group.group_transcript import LIMITS, segment
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e", "f"])
 PICK = st.integers(0, 1_000)

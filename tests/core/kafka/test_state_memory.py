@@ -4,14 +4,14 @@ from dataclasses import replace
 
 from seaweedmq.core.kafka.classic_events import CoordinatorLimits
 from seaweedmq.core.kafka.state_memory import StateMemory
-from tests.core.kafka.group_tale import LIMITS, Tale
+from tests.core.kafka.group_transcript import LIMITS, Transcript
 
 LARGE = bytes(10_000)
 
 
 def test_shards_share_the_memory_of_a_broker() -> None:
     memory = StateMemory(20_000)
-    first, second = Tale(LIMITS, memory=memory), Tale(LIMITS, memory=memory)
+    first, second = Transcript(LIMITS, memory=memory), Transcript(LIMITS, memory=memory)
     first.enters("m", metadata=LARGE)
     assert memory.used == first.shard.size_bytes > len(LARGE)
     assert second.joins("n", metadata=LARGE) == ["n: POLICY_VIOLATION"]
@@ -25,8 +25,8 @@ def test_shards_share_the_memory_of_a_broker() -> None:
 
 def test_a_commit_that_finds_no_room_is_a_shortage_as_well() -> None:
     memory = StateMemory(6_000)
-    tale = Tale(LIMITS, memory=memory)
-    answer = tale.commits("a", {("t", number): 1 for number in range(40)}, simple=True)[0]
+    transcript = Transcript(LIMITS, memory=memory)
+    answer = transcript.commits("a", {("t", number): 1 for number in range(40)}, simple=True)[0]
     assert answer.endswith("POLICY_VIOLATION")
     assert memory.used <= memory.bytes_max
     assert memory.take_shortage()
@@ -34,19 +34,19 @@ def test_a_commit_that_finds_no_room_is_a_shortage_as_well() -> None:
 
 def test_what_a_shard_loads_counts_above_the_bound() -> None:
     memory = StateMemory(1 << 20)
-    tale = Tale(LIMITS, memory=memory)
-    tale.enters("m", metadata=LARGE)
-    tale.waits(1)
-    tale.syncs("m", m="x")
+    transcript = Transcript(LIMITS, memory=memory)
+    transcript.enters("m", metadata=LARGE)
+    transcript.waits(1)
+    transcript.syncs("m", m="x")
     memory.bytes_max = 100
-    tale.fails_over()
-    assert memory.used == tale.shard.size_bytes > len(LARGE)
+    transcript.fails_over()
+    assert memory.used == transcript.shard.size_bytes > len(LARGE)
     assert memory.free == 0
 
 
 def test_small_members_count_as_what_their_objects_take() -> None:
     memory = StateMemory(1 << 20)
-    tale = Tale(replace(CoordinatorLimits(), rebalance_delay_ms=0), memory=memory)
+    transcript = Transcript(replace(CoordinatorLimits(), rebalance_delay_ms=0), memory=memory)
     for number in range(20):
-        tale.enters(f"m{number}")
+        transcript.enters(f"m{number}")
     assert memory.used >= 3_000 + 20 * 800

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seaweedmq.core.kafka.subscription import subscribed_topics
-from tests.core.kafka.group_tale import subscription
+from tests.core.kafka.group_transcript import subscription
 
 
 @pytest.mark.parametrize("topics", [(), ("orders",), ("orders", "zahlungen-ü")])

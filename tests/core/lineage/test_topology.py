@@ -145,19 +145,19 @@ def histories(draw: st.DrawFn) -> list[MetadataChange]:
     opened = list(changes[0].segments)
     for step in range(draw(st.integers(1, 12))):
         at = draw(st.integers(0, len(opened) - 1))
-        parents = opened[at : at + draw(st.integers(1, 3))]
-        lo, hi = parents[0].slots.lo, parents[-1].slots.hi
+        predecessors = opened[at : at + draw(st.integers(1, 3))]
+        lo, hi = predecessors[0].slots.lo, predecessors[-1].slots.hi
         cuts = draw(st.sets(st.integers(lo + 1, hi - 1), max_size=2)) if hi - lo > 1 else set()
         ranges = [KeyRange(a, b) for a, b in pairwise([lo, *sorted(cuts), hi])]
         change = succeed(
             changes[-1].topic,
-            [sealing(p, p.start_offset + draw(st.integers(0, 99))) for p in parents],
+            [sealing(p, p.start_offset + draw(st.integers(0, 99))) for p in predecessors],
             ranges=ranges,
             placement=[("b-2",)] * len(ranges),
             now_us=step,
         )
         changes.append(change)
-        opened[at : at + len(parents)] = [s for s in change.segments if s.is_open]
+        opened[at : at + len(predecessors)] = [s for s in change.segments if s.is_open]
     return changes
 
 
@@ -198,24 +198,29 @@ def test_offsets_rise_along_the_path_of_every_key(changes: list[MetadataChange],
 
 def test_a_parent_keeps_all_but_its_fate() -> None:
     change = created(2)
-    parent = change.segments[1]
+    predecessor = change.segments[1]
     sequences = (ProducerSequence(producer_id=1, producer_epoch=2, next_sequence=3),)
-    end = sealing(parent, 7, epoch=4, sequences=sequences)
-    after = succeed(change.topic, [end], ranges=[parent.slots], placement=[("b-2", "b-3")], now_us=9)
-    fate: dict[str, Any] = {"state": SegmentState.SEALED, "end_offset": 7, "sealed_us": 9, "sequences_complete": True}
+    end = sealing(predecessor, 7, epoch=4, sequences=sequences)
+    after = succeed(change.topic, [end], ranges=[predecessor.slots], placement=[("b-2", "b-3")], now_us=9)
+    lifecycle: dict[str, Any] = {
+        "state": SegmentState.SEALED,
+        "end_offset": 7,
+        "sealed_us": 9,
+        "sequences_complete": True,
+    }
     assert after.segments == (
-        replace(parent, epoch=4, sequences=sequences, successors=(2,), **fate),
-        replace(parent, id=2, replicas=("b-2", "b-3"), predecessors=(1,), start_offset=7, opened_us=9),
+        replace(predecessor, epoch=4, sequences=sequences, successors=(2,), **lifecycle),
+        replace(predecessor, id=2, replicas=("b-2", "b-3"), predecessors=(1,), start_offset=7, opened_us=9),
     )
 
 
 def test_a_segment_can_not_end_before_it_begins_or_be_sealed_twice() -> None:
     change = created()
-    parent = replace(change.segments[0], start_offset=10)
-    rest: dict[str, Any] = {"ranges": [parent.slots], "placement": [("b",)], "now_us": 0}
+    predecessor = replace(change.segments[0], start_offset=10)
+    rest: dict[str, Any] = {"ranges": [predecessor.slots], "placement": [("b",)], "now_us": 0}
     with pytest.raises(AssertionError, match="starts at 10"):
-        succeed(change.topic, [sealing(parent, 9)], **rest)
-    sealed = succeed(change.topic, [sealing(parent, 10)], **rest).segments[0]
+        succeed(change.topic, [sealing(predecessor, 9)], **rest)
+    sealed = succeed(change.topic, [sealing(predecessor, 10)], **rest).segments[0]
     with pytest.raises(AssertionError, match="sealed already"):
         succeed(change.topic, [sealing(sealed, 10)], **rest)
 
@@ -230,12 +235,14 @@ def test_a_segment_can_not_end_before_it_begins_or_be_sealed_twice() -> None:
         ([0], [KeyRange(0, 16_385)]),
     ],
 )
-def test_successors_that_would_leave_or_share_slots_can_not_be_made(parents: list[int], ranges: list[KeyRange]) -> None:
+def test_successors_that_would_leave_or_share_slots_can_not_be_made(
+    predecessors: list[int], ranges: list[KeyRange]
+) -> None:
     change = created(4)
     with pytest.raises(AssertionError):
         succeed(
             change.topic,
-            [sealing(change.segments[n]) for n in parents],
+            [sealing(change.segments[n]) for n in predecessors],
             ranges=ranges,
             placement=[("b",)] * len(ranges),
             now_us=0,
@@ -244,34 +251,34 @@ def test_successors_that_would_leave_or_share_slots_can_not_be_made(parents: lis
 
 def test_the_record_of_a_sealed_segment_is_bounded_and_keeps_the_most_recent_producers() -> None:
     change = created()
-    (parent,) = change.segments
+    (predecessor,) = change.segments
     for count in (SEALED_SEQUENCES_MAX, SEALED_SEQUENCES_MAX + 1):
         sequences = [ProducerSequence(producer_id=n, producer_epoch=0, next_sequence=1) for n in range(count)]
-        end = sealing(parent, 5_000, sequences=sequences)
-        sealed, _ = succeed(change.topic, [end], ranges=[parent.slots], placement=[("b",)], now_us=0).segments
+        end = sealing(predecessor, 5_000, sequences=sequences)
+        sealed, _ = succeed(change.topic, [end], ranges=[predecessor.slots], placement=[("b",)], now_us=0).segments
         assert sealed.sequences == tuple(sequences[:SEALED_SEQUENCES_MAX])
         assert sealed.sequences_complete == (count == SEALED_SEQUENCES_MAX), "or who is missing passes for new"
 
 
 def test_a_record_is_as_complete_as_what_the_files_tell() -> None:
     change = created()
-    (parent,) = change.segments
-    end = sealing(parent, 5_000, sequences=[], sequences_complete=False)
-    sealed, _ = succeed(change.topic, [end], ranges=[parent.slots], placement=[("b",)], now_us=0).segments
+    (predecessor,) = change.segments
+    end = sealing(predecessor, 5_000, sequences=[], sequences_complete=False)
+    sealed, _ = succeed(change.topic, [end], ranges=[predecessor.slots], placement=[("b",)], now_us=0).segments
     assert not sealed.sequences_complete
 
 
 def test_the_records_of_a_merge_fit_into_one_request_to_etcd() -> None:
     longest = ProducerSequence(producer_id=2**64 - 1, producer_epoch=2**32 - 1, next_sequence=2**64 - 1)
     change = created(2)
-    ends = [sealing(parent, 7, sequences=[longest] * 2 * SEALED_SEQUENCES_MAX) for parent in change.segments]
+    ends = [sealing(predecessor, 7, sequences=[longest] * 2 * SEALED_SEQUENCES_MAX) for predecessor in change.segments]
     after = succeed(change.topic, ends, ranges=[KeyRange(0, 65_536)], placement=[("b",)], now_us=0)
     assert sum(len(segment_to_json(segment)) for segment in after.segments) < 1_500_000 / 2
 
 
 def test_segment_ids_run_out_with_a_clear_error() -> None:
     change = created()
-    (parent,) = change.segments
+    (predecessor,) = change.segments
     last = replace(change.topic, next_segment=SEGMENT_IDS - 1)
     with pytest.raises(ResourceExhausted, match="create a new topic"):
-        succeed(last, [sealing(parent)], ranges=[parent.slots], placement=[("b",)], now_us=0)
+        succeed(last, [sealing(predecessor)], ranges=[predecessor.slots], placement=[("b",)], now_us=0)

@@ -37,13 +37,13 @@ class Log:
         return self.flushed if self.thin else self.written
 
 
-class Tale:
+class Transcript:
     """A segment, told step by step: each line says what happened, what was done, and where it stands."""
 
     def __init__(self, *replicas: str) -> None:
         self.log = Log()
         self.lease_alive = True
-        self.fate = SegmentLifecycle(
+        self.lifecycle = SegmentLifecycle(
             Segment(
                 topic=TopicName("shop", "orders"),
                 id=4,
@@ -66,31 +66,31 @@ class Tale:
         self.note("lease is back" if alive else "lease has ended", self.progressed())
 
     def lose(self, error: Exception) -> None:
-        self.event(f"b-2 is lost: {type(error).__name__}", self.fate.follower_lost("b-2", error))  # type: ignore[arg-type]
+        self.event(f"b-2 is lost: {type(error).__name__}", self.lifecycle.follower_lost("b-2", error))  # type: ignore[arg-type]
 
     def looked(self, *, fenced: bool) -> None:
-        self.event("a fence" if fenced else "no fence", self.fate.looked(fenced=fenced))
+        self.event("a fence" if fenced else "no fence", self.lifecycle.looked(fenced=fenced))
 
     def storage_fails(self) -> None:
-        self.note("the storage fails", self.perform(self.fate.look_fails(StorageFailed("no answer"))))
+        self.note("the storage fails", self.perform(self.lifecycle.look_fails(StorageFailed("no answer"))))
 
     def seal(self) -> None:
-        self.note("seal", self.perform(self.fate.seal()))
+        self.note("seal", self.perform(self.lifecycle.seal()))
 
     def all_flushed(self) -> None:
-        self.note("all flushed", self.perform(self.fate.all_flushed()))
+        self.note("all flushed", self.perform(self.lifecycle.all_flushed()))
 
     def drain(self) -> None:
-        self.note("drain", self.perform(self.fate.drain(Unavailable("stopping"))))
+        self.note("drain", self.perform(self.lifecycle.drain(Unavailable("stopping"))))
 
     def close(self) -> None:
-        self.note("close", self.perform(self.fate.close(StaleMetadata("sealed"))))
+        self.note("close", self.perform(self.lifecycle.close(StaleMetadata("sealed"))))
 
     def event(self, what: str, actions: object) -> None:
         self.note(what, [*self.perform(actions), *self.progressed()])
 
     def progressed(self) -> list[str]:
-        return self.perform(self.fate.progressed(lease_alive=self.lease_alive))
+        return self.perform(self.lifecycle.progressed(lease_alive=self.lease_alive))
 
     def perform(self, actions: object) -> list[str]:
         """As ``OpenSegment`` does it."""
@@ -104,8 +104,8 @@ class Tale:
         return done
 
     def note(self, what: str, done: list[str]) -> None:
-        failure = f", {type(self.fate.failure).__name__}" if self.fate.failure else ""
-        self.lines.append(f"{what}: {', '.join(done) or '-'} ({self.fate.stage}{failure})")
+        failure = f", {type(self.lifecycle.failure).__name__}" if self.lifecycle.failure else ""
+        self.lines.append(f"{what}: {', '.join(done) or '-'} ({self.lifecycle.stage}{failure})")
 
 
 def _told(action: Action) -> str:
@@ -123,11 +123,11 @@ def _told(action: Action) -> str:
 
 
 def test_while_the_lease_lives_what_is_written_is_acknowledged() -> None:
-    tale = Tale("b-1", "b-2")
-    tale.store(written=10)
-    tale.store(flushed=10)
-    tale.store(written=30, flushed=20)
-    assert tale.lines == [
+    transcript = Transcript("b-1", "b-2")
+    transcript.store(written=10)
+    transcript.store(flushed=10)
+    transcript.store(written=30, flushed=20)
+    assert transcript.lines == [
         "written 10 flushed 0: commit 10 (serving)",
         "written 10 flushed 10: - (serving)",
         "written 30 flushed 20: commit 30 (serving)",
@@ -135,16 +135,16 @@ def test_while_the_lease_lives_what_is_written_is_acknowledged() -> None:
 
 
 def test_etcd_is_away_and_the_storage_shows_no_fence() -> None:
-    tale = Tale("b-1", "b-2")
-    tale.store(written=10)
-    tale.lease(False)
-    tale.store(written=20)
-    tale.store(flushed=20)
-    tale.store(written=30, flushed=30)
-    tale.looked(fenced=False)
-    tale.looked(fenced=False)
-    tale.lease(True)
-    assert tale.lines == [
+    transcript = Transcript("b-1", "b-2")
+    transcript.store(written=10)
+    transcript.lease(False)
+    transcript.store(written=20)
+    transcript.store(flushed=20)
+    transcript.store(written=30, flushed=30)
+    transcript.looked(fenced=False)
+    transcript.looked(fenced=False)
+    transcript.lease(True)
+    assert transcript.lines == [
         "written 10 flushed 0: commit 10 (serving)",
         "lease has ended: - (serving)",
         "written 20 flushed 0: sync, come again (serving)",
@@ -157,14 +157,14 @@ def test_etcd_is_away_and_the_storage_shows_no_fence() -> None:
 
 
 def test_etcd_is_away_and_others_took_the_segment() -> None:
-    tale = Tale("b-1", "b-2")
-    tale.lease(False)
-    tale.store(written=10, flushed=10)
-    tale.looked(fenced=True)
-    tale.store(written=20, flushed=20)
-    tale.lease(True)
-    tale.close()
-    assert tale.lines == [
+    transcript = Transcript("b-1", "b-2")
+    transcript.lease(False)
+    transcript.store(written=10, flushed=10)
+    transcript.looked(fenced=True)
+    transcript.store(written=20, flushed=20)
+    transcript.lease(True)
+    transcript.close()
+    assert transcript.lines == [
         "lease has ended: - (serving)",
         "written 10 flushed 10: look for 10, come again (serving)",
         "a fence: halt, tell (fenced, StaleMetadata)",
@@ -172,17 +172,17 @@ def test_etcd_is_away_and_others_took_the_segment() -> None:
         "lease is back: - (fenced, StaleMetadata)",
         "close: halt (closed, StaleMetadata)",
     ]
-    assert tale.log.committed == 0
+    assert transcript.log.committed == 0
 
 
 def test_the_storage_does_not_answer_for_a_while() -> None:
-    tale = Tale("b-1", "b-2")
-    tale.lease(False)
-    tale.store(written=10, flushed=10)
-    tale.storage_fails()
-    tale.storage_fails()
-    tale.looked(fenced=False)
-    assert tale.lines[2:] == [
+    transcript = Transcript("b-1", "b-2")
+    transcript.lease(False)
+    transcript.store(written=10, flushed=10)
+    transcript.storage_fails()
+    transcript.storage_fails()
+    transcript.looked(fenced=False)
+    assert transcript.lines[2:] == [
         "the storage fails: tell (serving, StorageFailed)",
         "the storage fails: - (serving, StorageFailed)",
         "no fence: commit 10 (serving)",
@@ -190,12 +190,12 @@ def test_the_storage_does_not_answer_for_a_while() -> None:
 
 
 def test_a_segment_without_followers_waits_for_the_lease() -> None:
-    tale = Tale("b-1")
-    tale.lease(False)
-    tale.store(written=10, flushed=10)
-    tale.store(written=20)
-    tale.lease(True)
-    assert tale.lines == [
+    transcript = Transcript("b-1")
+    transcript.lease(False)
+    transcript.store(written=10, flushed=10)
+    transcript.store(written=20)
+    transcript.lease(True)
+    assert transcript.lines == [
         "lease has ended: - (serving)",
         "written 10 flushed 10: tell, come again (serving, Unavailable)",
         "written 20 flushed 10: come again (serving, Unavailable)",
@@ -204,13 +204,13 @@ def test_a_segment_without_followers_waits_for_the_lease() -> None:
 
 
 def test_what_a_lost_follower_held_is_fsynced_before_it_is_acknowledged() -> None:
-    tale = Tale("b-1", "b-2")
-    tale.store(written=10)
-    tale.lose(Unavailable("gone"))
-    tale.store(written=20)
-    tale.store(flushed=20)
-    tale.seal()
-    assert tale.lines == [
+    transcript = Transcript("b-1", "b-2")
+    transcript.store(written=10)
+    transcript.lose(Unavailable("gone"))
+    transcript.store(written=20)
+    transcript.store(flushed=20)
+    transcript.seal()
+    assert transcript.lines == [
         "written 10 flushed 0: commit 10 (serving)",
         "b-2 is lost: Unavailable: only fsynced, sync, come again (doubtful)",
         "written 20 flushed 0: come again (doubtful)",
@@ -223,36 +223,36 @@ def test_what_a_lost_follower_held_is_fsynced_before_it_is_acknowledged() -> Non
     ("error", "failure"), [(Unavailable("gone"), "Unavailable"), (Fenced("epoch 2"), "StaleMetadata")]
 )
 def test_a_follower_is_lost_while_etcd_is_away(error: Exception, failure: str) -> None:
-    tale = Tale("b-1", "b-2")
-    tale.lease(False)
-    tale.lose(error)
-    tale.store(written=10, flushed=10)
-    assert tale.lines[1:] == [
+    transcript = Transcript("b-1", "b-2")
+    transcript.lease(False)
+    transcript.lose(error)
+    transcript.store(written=10, flushed=10)
+    assert transcript.lines[1:] == [
         f"b-2 is lost: {type(error).__name__}: only fsynced, sync, tell, come again (doubtful, {failure})",
         f"written 10 flushed 10: come again (doubtful, {failure})",
     ]
 
 
 def test_a_look_that_began_before_a_follower_was_lost_still_counts() -> None:
-    tale = Tale("b-1", "b-2")
-    tale.lease(False)
-    tale.store(written=10, flushed=10)
-    tale.lose(Unavailable("gone"))
-    tale.looked(fenced=True)
-    assert tale.lines[-1] == "a fence: halt, tell (fenced, StaleMetadata)"
+    transcript = Transcript("b-1", "b-2")
+    transcript.lease(False)
+    transcript.store(written=10, flushed=10)
+    transcript.lose(Unavailable("gone"))
+    transcript.looked(fenced=True)
+    assert transcript.lines[-1] == "a fence: halt, tell (fenced, StaleMetadata)"
 
 
 def test_it_is_sealed_and_whatever_comes_then_changes_nothing() -> None:
-    tale = Tale("b-1", "b-2")
-    tale.store(written=10)
-    tale.seal()
-    tale.lose(Unavailable("gone"))
-    tale.store(written=20, flushed=20)
-    tale.seal()
-    tale.all_flushed()
-    tale.seal()
-    tale.close()
-    assert tale.lines[1:] == [
+    transcript = Transcript("b-1", "b-2")
+    transcript.store(written=10)
+    transcript.seal()
+    transcript.lose(Unavailable("gone"))
+    transcript.store(written=20, flushed=20)
+    transcript.seal()
+    transcript.all_flushed()
+    transcript.seal()
+    transcript.close()
+    assert transcript.lines[1:] == [
         "seal: halt, leave followers (sealing)",
         "b-2 is lost: Unavailable: - (sealing)",
         "written 20 flushed 20: - (sealing)",
@@ -261,16 +261,16 @@ def test_it_is_sealed_and_whatever_comes_then_changes_nothing() -> None:
         "seal: - (sealed)",
         "close: halt (closed)",
     ]
-    assert tale.log.committed == 10
+    assert transcript.log.committed == 10
 
 
 def test_a_broker_leaves_with_the_only_replica() -> None:
-    tale = Tale("b-1")
-    tale.store(written=10)
-    tale.drain()
-    tale.store(written=20)
-    tale.seal()
-    assert tale.lines[1:] == [
+    transcript = Transcript("b-1")
+    transcript.store(written=10)
+    transcript.drain()
+    transcript.store(written=20)
+    transcript.seal()
+    assert transcript.lines[1:] == [
         "drain: - (draining)",
         "written 20 flushed 0: commit 20 (draining)",
         "seal: halt, leave followers (sealing)",
@@ -278,10 +278,10 @@ def test_a_broker_leaves_with_the_only_replica() -> None:
 
 
 def test_what_is_not_in_the_table_can_not_be() -> None:
-    tale = Tale("b-1", "b-2")
-    tale.close()
+    transcript = Transcript("b-1", "b-2")
+    transcript.close()
     with pytest.raises(AssertionError, match="shop/orders#4 is closed: seal can not be"):
-        tale.fate.seal()
+        transcript.lifecycle.seal()
 
 
 def test_every_stage_is_reached_and_can_be_closed() -> None:
@@ -300,71 +300,71 @@ class AnyFate(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tale = Tale("b-1", "b-2")
+        self.transcript = Transcript("b-1", "b-2")
         self.looks: list[int] = []
         self.most = 0
 
     def can(self, event: Event) -> bool:
-        return event in STAGES[self.tale.fate.stage]
+        return event in STAGES[self.transcript.lifecycle.stage]
 
     def is_looking(self) -> bool:
         return bool(self.looks)
 
     def after(self) -> None:
-        line = self.tale.lines[-1]
+        line = self.transcript.lines[-1]
         if "look for" in line:
             assert not self.looks, "one look at a time"
-            self.looks.append(self.tale.log.flushed)
+            self.looks.append(self.transcript.log.flushed)
 
     @rule(written=st.integers(0, 20), flushed=st.integers(0, 20), lease=st.booleans())
     def store(self, written: int, flushed: int, lease: bool) -> None:
-        log = self.tale.log
-        self.tale.lease_alive = lease
+        log = self.transcript.log
+        self.transcript.lease_alive = lease
         before = log.committed
-        self.tale.store(written=log.written + written, flushed=min(log.flushed + flushed, log.written))
+        self.transcript.store(written=log.written + written, flushed=min(log.flushed + flushed, log.written))
         assert log.committed == before or lease, "without the lease only a look lets it rise"
         self.after()
 
     @precondition(is_looking)
     @rule(fenced=st.booleans())
     def looked(self, fenced: bool) -> None:
-        target, before = self.looks.pop(), self.tale.log.committed
-        self.tale.lease_alive = False
-        self.tale.looked(fenced=fenced)
-        assert self.tale.log.committed in ({before} if fenced else {before, target})
+        target, before = self.looks.pop(), self.transcript.log.committed
+        self.transcript.lease_alive = False
+        self.transcript.looked(fenced=fenced)
+        assert self.transcript.log.committed in ({before} if fenced else {before, target})
         self.after()
 
     @precondition(lambda self: self.can(Event.FOLLOWER_LOST))
     @rule(error=st.sampled_from([Unavailable("gone"), Fenced("epoch 2")]))
     def lose(self, error: Exception) -> None:
-        self.tale.lose(error)
+        self.transcript.lose(error)
         self.after()
 
     @precondition(lambda self: self.can(Event.SEAL))
     @rule()
     def seal(self) -> None:
-        self.tale.seal()
+        self.transcript.seal()
         self.looks.clear()  # halted
 
     @precondition(lambda self: self.can(Event.ALL_FLUSHED))
     @rule()
     def all_flushed(self) -> None:
-        self.tale.all_flushed()
+        self.transcript.all_flushed()
 
     @precondition(lambda self: self.can(Event.CLOSE))
     @rule()
     def close(self) -> None:
-        self.tale.close()
+        self.transcript.close()
         self.looks.clear()
 
     @invariant()
     def holds(self) -> None:
-        log, fate = self.tale.log, self.tale.fate
+        log, lifecycle = self.transcript.log, self.transcript.lifecycle
         assert log.committed <= log.written
         assert self.most <= log.committed, "the high watermark never falls"
         self.most = log.committed
-        assert (fate.refusal is None) == (fate.stage in UNDISPUTED | {SegmentStage.FENCED})
-        assert fate.stage in COMMITTING or not self.looks
+        assert (lifecycle.refusal is None) == (lifecycle.stage in UNDISPUTED | {SegmentStage.FENCED})
+        assert lifecycle.stage in COMMITTING or not self.looks
 
 
 TestAnyFate = AnyFate.TestCase

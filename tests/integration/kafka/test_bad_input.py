@@ -48,7 +48,7 @@ from tests.integration.kafka.raw import (
     fetch_fields,
     produce_fields,
 )
-from tests.kafka.doors import batch
+from tests.kafka.in_process_client import batch
 from tests.kafka.wire.script import script
 from tests.support.kafka_batches import (
     GZIP,

@@ -29,7 +29,7 @@ from tests.integration.kafka.raw import (
     fetch_fields,
     join_fields,
 )
-from tests.kafka.doors import batch, records_of
+from tests.kafka.in_process_client import batch, records_of
 from tests.kafka.wire.script import script
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("nobody_else_is_harmed")]

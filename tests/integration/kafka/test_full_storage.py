@@ -19,7 +19,7 @@ from tests.integration.kafka.beside import PATIENCE_S, aside, until
 from tests.integration.kafka.members import Member
 from tests.integration.kafka.raw import Brokers
 from tests.integration.kafka.streams import Stream, leaving, numbers
-from tests.kafka.doors import batch, records_of
+from tests.kafka.in_process_client import batch, records_of
 
 pytestmark = pytest.mark.integration
 

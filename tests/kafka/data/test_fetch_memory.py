@@ -8,8 +8,8 @@ from seaweedmq.kafka.wire.messages import API, DescribeConfigsRequest
 from seaweedmq.model.config import MIB
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.store.memory import StorageOp
-from tests.broker.bed import Bed, story
-from tests.kafka.doors import Door, batch, doors, records_of
+from tests.broker.testbed import Testbed, story
+from tests.kafka.in_process_client import InProcessClient, batch, in_process_clients, records_of
 
 ORDERS = TopicName("kafka", "orders")
 LIMIT_BYTES = 1 * MIB
@@ -20,47 +20,47 @@ LARGE_BYTES = 600_000
 """Of a batch of which the memory holds one."""
 
 
-async def filled(bed: Bed) -> tuple[Door, list[bytes]]:
+async def filled(testbed: Testbed) -> tuple[InProcessClient, list[bytes]]:
     """A broker with the least memory for replies, and a partition with more than one of them may take."""
-    [door] = await doors(bed, kafka_fetch_bytes_max=LIMIT_BYTES)
-    await bed.topic(door.host, ORDERS, partitions=1)
-    await bed.until(lambda: door.host.inspect.view.open_of(ORDERS))
+    [client] = await in_process_clients(testbed, kafka_fetch_bytes_max=LIMIT_BYTES)
+    await testbed.topic(client.host, ORDERS, partitions=1)
+    await testbed.until(lambda: client.host.inspect.view.open_of(ORDERS))
     sent = [b"%02d" % number + bytes(BATCH_BYTES) for number in range(BATCHES)]
     for value in sent:
-        assert (await door.produce("orders", 0, batch(value))).error_code == Code.NONE
-    return door, sent
+        assert (await client.produce("orders", 0, batch(value))).error_code == Code.NONE
+    return client, sent
 
 
-async def read(door: Door, offset: int = 0) -> list[bytes | None]:
-    found = await door.fetch("orders", 0, offset, bytes_max=WANTED_BYTES, partition_bytes_max=WANTED_BYTES)
+async def read(client: InProcessClient, offset: int = 0) -> list[bytes | None]:
+    found = await client.fetch("orders", 0, offset, bytes_max=WANTED_BYTES, partition_bytes_max=WANTED_BYTES)
     assert found.error_code == Code.NONE
     return [value for _, _, value in records_of(found.records)]
 
 
 @story
-async def test_who_comes_when_little_is_left_gets_less_and_no_error(bed: Bed) -> None:
-    door, sent = await filled(bed)
-    memory = door.rooms.fetch_memory
-    door.reads.clear()
+async def test_who_comes_when_little_is_left_gets_less_and_no_error(testbed: Testbed) -> None:
+    client, sent = await filled(testbed)
+    memory = client.rooms.fetch_memory
+    client.reads.clear()
     slow = []
     for _ in range(4):
-        slow.append(asyncio.create_task(read(door)))
+        slow.append(asyncio.create_task(read(client)))
         await asyncio.sleep(1)
     assert not any(task.done() for task in slow)
     assert LIMIT_BYTES // 2 < memory.used < LIMIT_BYTES
-    door.reads.set()
+    client.reads.set()
     replies = await asyncio.gather(*slow)
     assert all(reply == sent[: len(reply)] for reply in replies)
     whole, *smaller = map(len, replies)
     assert whole == LIMIT_BYTES // 2 // (BATCH_BYTES + 100)
     assert smaller == [5, 2, 1], "each gets half of what is free"
     assert memory.used == 0
-    assert len(await read(door)) == whole
+    assert len(await read(client)) == whole
 
 
 @story
-async def test_a_broker_reports_the_largest_reply_that_it_sends(bed: Bed) -> None:
-    client, _ = await filled(bed)
+async def test_a_broker_reports_the_largest_reply_that_it_sends(testbed: Testbed) -> None:
+    client, _ = await filled(testbed)
     node = client.rooms.nodes.number_of(client.host.broker.id)
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=4, resource_name=str(node), configuration_keys=["fetch.max.bytes"]
@@ -78,15 +78,15 @@ def test_no_reply_is_larger_than_those_of_apache_kafka() -> None:
 
 
 @story
-async def test_readers_that_all_come_when_nothing_is_left_get_everything_in_the_end(bed: Bed) -> None:
-    door, sent = await filled(bed)
-    memory = door.rooms.fetch_memory
+async def test_readers_that_all_come_when_nothing_is_left_get_everything_in_the_end(testbed: Testbed) -> None:
+    client, sent = await filled(testbed)
+    memory = client.rooms.fetch_memory
     memory.reply().hold(LIMIT_BYTES)
 
     async def all_of_it() -> list[bytes | None]:
         values: list[bytes | None] = []
         while len(values) < len(sent):
-            values += await read(door, len(values))
+            values += await read(client, len(values))
         return values
 
     assert await asyncio.gather(*(all_of_it() for _ in range(5))) == [sent] * 5
@@ -94,55 +94,55 @@ async def test_readers_that_all_come_when_nothing_is_left_get_everything_in_the_
 
 
 @story
-async def test_a_client_that_goes_gives_back_what_was_held_for_it(bed: Bed) -> None:
-    door, _ = await filled(bed)
-    memory = door.rooms.fetch_memory
+async def test_a_client_that_goes_gives_back_what_was_held_for_it(testbed: Testbed) -> None:
+    client, _ = await filled(testbed)
+    memory = client.rooms.fetch_memory
 
-    waiting = asyncio.create_task(door.fetch("orders", 0, 0, wait_ms=60_000, min_bytes=LIMIT_BYTES))
+    waiting = asyncio.create_task(client.fetch("orders", 0, 0, wait_ms=60_000, min_bytes=LIMIT_BYTES))
     await asyncio.sleep(1)
     assert memory.used == 0, "it waits for more, and holds no records meanwhile"
     await gone(waiting)
 
-    door.reads.clear()
-    unsent = asyncio.create_task(read(door))
-    await bed.until(lambda: memory.used > 0)
+    client.reads.clear()
+    unsent = asyncio.create_task(read(client))
+    await testbed.until(lambda: memory.used > 0)
     await gone(unsent)
     assert memory.used == 0, "it did not take its reply"
-    door.reads.set()
+    client.reads.set()
 
-    partition = door.host.broker.local.leads(ORDERS, 0)
-    await bed.until(lambda: partition.open_segment.log.flushed == BATCHES)
+    partition = client.host.broker.local.leads(ORDERS, 0)
+    await testbed.until(lambda: partition.open_segment.log.flushed == BATCHES)
     partition.open_segment.evict(1 << 30)
-    held = bed.faults.hold(StorageOp.OPEN)
-    reading = asyncio.create_task(read(door))
-    await bed.until(lambda: memory.used == LIMIT_BYTES // 2)
+    held = testbed.faults.hold(StorageOp.OPEN)
+    reading = asyncio.create_task(read(client))
+    await testbed.until(lambda: memory.used == LIMIT_BYTES // 2)
     await gone(reading)
     assert memory.used == 0, "its files were being read"
     held.set()
-    assert await read(door)
+    assert await read(client)
     assert memory.used == 0
 
 
 @story
-async def test_a_large_first_batch_in_memory_waits_as_one_in_files_does(bed: Bed) -> None:
-    [door] = await doors(
-        bed, kafka_fetch_bytes_max=LIMIT_BYTES, frame_bytes_max=MIB, stream_in_flight_bytes_max=2 * MIB
+async def test_a_large_first_batch_in_memory_waits_as_one_in_files_does(testbed: Testbed) -> None:
+    [client] = await in_process_clients(
+        testbed, kafka_fetch_bytes_max=LIMIT_BYTES, frame_bytes_max=MIB, stream_in_flight_bytes_max=2 * MIB
     )
-    await bed.topic(door.host, ORDERS, partitions=1)
-    await bed.until(lambda: door.host.inspect.view.open_of(ORDERS))
-    assert (await door.produce("orders", 0, batch(bytes(LARGE_BYTES)))).error_code == Code.NONE
-    memory = door.rooms.fetch_memory
+    await testbed.topic(client.host, ORDERS, partitions=1)
+    await testbed.until(lambda: client.host.inspect.view.open_of(ORDERS))
+    assert (await client.produce("orders", 0, batch(bytes(LARGE_BYTES)))).error_code == Code.NONE
+    memory = client.rooms.fetch_memory
     others = memory.reply()
     others.hold(LIMIT_BYTES)
-    reading = [asyncio.create_task(read(door)) for _ in range(4)]
+    reading = [asyncio.create_task(read(client)) for _ in range(4)]
     await asyncio.sleep(1)
     assert not any(task.done() for task in reading)
     assert memory.used == LIMIT_BYTES
-    door.reads.clear()
+    client.reads.clear()
     others.release()
     await asyncio.sleep(1)
     assert LARGE_BYTES <= memory.used <= LIMIT_BYTES, "one of them"
-    door.reads.set()
+    client.reads.set()
     assert await asyncio.gather(*reading) == [[bytes(LARGE_BYTES)]] * 4
     assert memory.used == 0
 

@@ -11,9 +11,9 @@ from seaweedmq.codec.kafka.header import read_header
 from seaweedmq.errors import Corrupt
 from seaweedmq.kafka.data import reencode
 from seaweedmq.kafka.data.reencode import Reencoder
-from tests.broker.bed import frame as frame_bytes
-from tests.broker.bed import values
-from tests.kafka.doors import records_of
+from tests.broker.testbed import frame as frame_bytes
+from tests.broker.testbed import values
+from tests.kafka.in_process_client import records_of
 
 HEADER_BYTES = len(stamp(frame_bytes(), 0))
 UID = 7

@@ -23,8 +23,8 @@ from seaweedmq.kafka.wire.messages import (
 from seaweedmq.kafka.wire.versions import ADVERTISED
 from seaweedmq.model.calls import DrainBroker
 from seaweedmq.storage.store.memory import StorageOp
-from tests.broker.bed import Bed, story
-from tests.kafka.group_bed import KAFKA, OFFSETS_TOPIC, TOPIC, Cluster, Gateway, Member, commit_of
+from tests.broker.testbed import Testbed, story
+from tests.kafka.group_testbed import KAFKA, OFFSETS_TOPIC, TOPIC, Cluster, Gateway, Member, commit_of
 
 GROUP = "billing"
 MANY = 10_000
@@ -34,13 +34,13 @@ def versions(api: API) -> range:
     return range(ADVERTISED[api].lowest, ADVERTISED[api].highest + 1)
 
 
-async def one(bed: Bed, **settings: Any) -> tuple[Cluster, Gateway]:
+async def one(testbed: Testbed, **settings: Any) -> tuple[Cluster, Gateway]:
     """A broker that coordinates all groups, and is ready to."""
-    cluster = await Cluster.of(bed, 1, **settings)
+    cluster = await Cluster.of(testbed, 1, **settings)
     await cluster.coordinator(GROUP)
     (gateway,) = cluster.gateways
-    await bed.until(lambda: len(gateway.coordinators.here()) == 8)
-    await bed.until(lambda: all(shard.is_active for shard in gateway.coordinators.here()))
+    await testbed.until(lambda: len(gateway.coordinators.here()) == 8)
+    await testbed.until(lambda: all(shard.is_active for shard in gateway.coordinators.here()))
     return cluster, gateway
 
 
@@ -76,8 +76,8 @@ async def sync(gateway: Gateway, version: int, member: str, generation: int, sha
 
 @pytest.mark.parametrize("version", versions(API.FIND_COORDINATOR))
 @story
-async def test_any_broker_says_where_a_group_is(bed: Bed, version: int) -> None:
-    cluster = await Cluster.of(bed, 3)
+async def test_any_broker_says_where_a_group_is(testbed: Testbed, version: int) -> None:
+    cluster = await Cluster.of(testbed, 3)
     answers = set()
     for gateway in cluster.gateways:
         if version < 4:
@@ -96,12 +96,12 @@ async def test_any_broker_says_where_a_group_is(bed: Bed, version: int) -> None:
 
 
 @story
-async def test_the_first_group_comes_while_a_broker_is_being_drained(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 2)
+async def test_the_first_group_comes_while_a_broker_is_being_drained(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 2)
     gateway, other = cluster.gateways
     drained = other.host.broker.id
     await gateway.host.api.call(DrainBroker(drained))
-    await bed.until(lambda: gateway.host.inspect.view.brokers[drained].draining)
+    await testbed.until(lambda: gateway.host.inspect.view.brokers[drained].draining)
     reply = await gateway.ask(API.FIND_COORDINATOR, 3, key=GROUP, key_type=0)
     assert reply.error_code == Code.NONE, reply.error_message
     segments = gateway.host.inspect.view.open_segments[OFFSETS_TOPIC].values()
@@ -109,40 +109,40 @@ async def test_the_first_group_comes_while_a_broker_is_being_drained(bed: Bed) -
 
 
 @story
-async def test_a_coordinator_that_died_a_moment_ago_is_not_named_but_the_next_one_is(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 3)
-    group, dying = await led_by_a_follower_of_the_cluster(bed, cluster)
+async def test_a_coordinator_that_died_a_moment_ago_is_not_named_but_the_next_one_is(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 3)
+    group, dying = await led_by_a_follower_of_the_cluster(testbed, cluster)
     dying.host.kill()
-    killed_at = bed.loop.time()
+    killed_at = testbed.loop.time()
     for gateway in cluster.living():
         reply = await gateway.ask(API.FIND_COORDINATOR, 3, key=group, key_type=0)
         assert reply.error_code == Code.NONE
         assert cluster.by_port(reply.port).host.lives
-    assert bed.loop.time() - killed_at < 1.0, "sooner than a client asks again"
+    assert testbed.loop.time() - killed_at < 1.0, "sooner than a client asks again"
 
 
 @story
-async def test_a_coordinator_that_is_slow_is_named_all_the_same(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 3)
-    group, slow = await led_by_a_follower_of_the_cluster(bed, cluster)
+async def test_a_coordinator_that_is_slow_is_named_all_the_same(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 3)
+    group, slow = await led_by_a_follower_of_the_cluster(testbed, cluster)
     slow.host.freeze()
-    frozen_at = bed.loop.time()
+    frozen_at = testbed.loop.time()
     for gateway in cluster.living():
         if gateway is not slow:
             reply = await gateway.ask(API.FIND_COORDINATOR, 3, key=group, key_type=0)
             assert cluster.by_port(reply.port) is slow
-    assert bed.loop.time() - frozen_at < 0.5
+    assert testbed.loop.time() - frozen_at < 0.5
     slow.host.thaw()
 
 
 @story
-async def test_how_many_partitions_keep_the_groups_is_settled_with_the_first_one(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 1, replace(KAFKA, kafka_internal_partitions=2))
+async def test_how_many_partitions_keep_the_groups_is_settled_with_the_first_one(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 1, replace(KAFKA, kafka_internal_partitions=2))
     groups = [f"group {number}" for number in range(6)]
     for number, group in enumerate(groups):
         assert await Member(cluster, group).commit((0, number)) == [Code.NONE]
     await cluster.gateways[0].host.stop()
-    host = await bed.start(replace(KAFKA, kafka_internal_partitions=7))
+    host = await testbed.start(replace(KAFKA, kafka_internal_partitions=7))
     cluster.open(host)
     for number, group in enumerate(groups):
         assert await Member(cluster, group).committed() == {0: number}, "it is where it was"
@@ -150,18 +150,18 @@ async def test_how_many_partitions_keep_the_groups_is_settled_with_the_first_one
     assert host.inspect.view.topics[OFFSETS_TOPIC].partitions == 2
 
 
-async def led_by_a_follower_of_the_cluster(bed: Bed, cluster: Cluster) -> tuple[str, Gateway]:
+async def led_by_a_follower_of_the_cluster(testbed: Testbed, cluster: Cluster) -> tuple[str, Gateway]:
     """A group, and its coordinator, which is not the cluster's leader."""
     for number in range(20):
         found = await cluster.coordinator(f"group {number}")
-        if found.host is not bed.leader():
+        if found.host is not testbed.leader():
             return f"group {number}", found
     raise AssertionError("the leader coordinates all groups")
 
 
 @story
-async def test_there_are_no_coordinators_of_transactions_and_it_is_said_in_words(bed: Bed) -> None:
-    _, gateway = await one(bed)
+async def test_there_are_no_coordinators_of_transactions_and_it_is_said_in_words(testbed: Testbed) -> None:
+    _, gateway = await one(testbed)
     reply = await gateway.ask(API.FIND_COORDINATOR, 3, key="tx", key_type=1)
     refused = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert (reply.error_code, reply.node_id, reply.port) == (refused, -1, -1)
@@ -173,8 +173,8 @@ async def test_there_are_no_coordinators_of_transactions_and_it_is_said_in_words
 
 
 @story
-async def test_another_broker_than_the_coordinator_says_so_and_no_more(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 3)
+async def test_another_broker_than_the_coordinator_says_so_and_no_more(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 3)
     coordinator = await cluster.coordinator(GROUP)
     await Member(cluster, GROUP).joined()
     other = next(g for g in cluster.gateways if g is not coordinator)
@@ -202,9 +202,11 @@ async def test_another_broker_than_the_coordinator_says_so_and_no_more(bed: Bed)
 @pytest.mark.parametrize("version", versions(API.OFFSET_FETCH))
 @pytest.mark.parametrize("stable", [False, True])
 @story
-async def test_offsets_are_not_settled_where_the_coordinator_is_not(bed: Bed, stable: bool, version: int) -> None:
+async def test_offsets_are_not_settled_where_the_coordinator_is_not(
+    testbed: Testbed, stable: bool, version: int
+) -> None:
     """librdkafka asks again then, in versions 7 and 9. Sarama, in 8 and 7, has to see the error of its group."""
-    cluster = await Cluster.of(bed, 2)
+    cluster = await Cluster.of(testbed, 2)
     coordinator = await cluster.coordinator(GROUP)
     other = next(g for g in cluster.gateways if g is not coordinator)
     if version < 8:
@@ -231,8 +233,8 @@ async def test_offsets_are_not_settled_where_the_coordinator_is_not(bed: Bed, st
 
 
 @story
-async def test_before_anybody_asked_for_a_coordinator_there_is_none(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 1)
+async def test_before_anybody_asked_for_a_coordinator_there_is_none(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 1)
     fetch = await cluster.gateways[0].ask(API.OFFSET_FETCH, 5, group_id=GROUP, topics=None)
     assert fetch.error_code == Code.NOT_COORDINATOR, "the other code ends consumers of Java"
     assert (await join(cluster.gateways[0], 9)).error_code == Code.COORDINATOR_NOT_AVAILABLE
@@ -244,8 +246,8 @@ async def test_before_anybody_asked_for_a_coordinator_there_is_none(bed: Bed) ->
 
 @pytest.mark.parametrize("version", versions(API.JOIN_GROUP))
 @story
-async def test_joining(bed: Bed, version: int) -> None:
-    _, gateway = await one(bed)
+async def test_joining(testbed: Testbed, version: int) -> None:
+    _, gateway = await one(testbed)
     reply = await join(gateway, version)
     if version >= 4:
         assert reply.error_code == Code.MEMBER_ID_REQUIRED
@@ -261,8 +263,8 @@ async def test_joining(bed: Bed, version: int) -> None:
 
 @pytest.mark.parametrize("version", versions(API.JOIN_GROUP))
 @story
-async def test_joining_in_a_way_that_is_refused(bed: Bed, version: int) -> None:
-    _, gateway = await one(bed)
+async def test_joining_in_a_way_that_is_refused(testbed: Testbed, version: int) -> None:
+    _, gateway = await one(testbed)
     for refused, code in (
         ({"group_id": ""}, Code.INVALID_GROUP_ID),
         ({"session_timeout_ms": 1}, Code.INVALID_SESSION_TIMEOUT),
@@ -275,8 +277,8 @@ async def test_joining_in_a_way_that_is_refused(bed: Bed, version: int) -> None:
 
 
 @story
-async def test_names_that_are_too_long_are_refused_or_cut_and_harm_nobody(bed: Bed) -> None:
-    cluster, gateway = await one(bed)
+async def test_names_that_are_too_long_are_refused_or_cut_and_harm_nobody(testbed: Testbed) -> None:
+    cluster, gateway = await one(testbed)
     member = await Member(cluster, "quiet").joined()
     make = JoinGroupRequest.JoinGroupRequestProtocol
     for refused, code in (
@@ -295,8 +297,8 @@ async def test_names_that_are_too_long_are_refused_or_cut_and_harm_nobody(bed: B
 
 @pytest.mark.parametrize("version", versions(API.SYNC_GROUP))
 @story
-async def test_shares_are_told_and_heartbeats_answered(bed: Bed, version: int) -> None:
-    cluster, gateway = await one(bed)
+async def test_shares_are_told_and_heartbeats_answered(testbed: Testbed, version: int) -> None:
+    cluster, gateway = await one(testbed)
     member = Member(cluster, GROUP)
     await member.join()
     reply = await sync(gateway, version, member.id, 1, b"all of it")
@@ -319,8 +321,8 @@ async def test_shares_are_told_and_heartbeats_answered(bed: Bed, version: int) -
 
 @pytest.mark.parametrize("version", versions(API.LEAVE_GROUP))
 @story
-async def test_leaving(bed: Bed, version: int) -> None:
-    cluster, gateway = await one(bed)
+async def test_leaving(testbed: Testbed, version: int) -> None:
+    cluster, gateway = await one(testbed)
     member = await Member(cluster, GROUP).joined()
 
     async def leave(*members: str) -> tuple[int, list[int]]:
@@ -338,8 +340,8 @@ async def test_leaving(bed: Bed, version: int) -> None:
 
 
 @story
-async def test_a_static_member_that_starts_again_has_its_share_and_its_old_self_is_fenced(bed: Bed) -> None:
-    cluster, _ = await one(bed)
+async def test_a_static_member_that_starts_again_has_its_share_and_its_old_self_is_fenced(testbed: Testbed) -> None:
+    cluster, _ = await one(testbed)
     first, other = Member(cluster, GROUP, "host-1"), Member(cluster, GROUP, "host-2")
     await asyncio.gather(first.joined(), other.joined())
     assert first.id.startswith("host-1-")
@@ -359,8 +361,8 @@ async def test_a_static_member_that_starts_again_has_its_share_and_its_old_self_
 
 @pytest.mark.parametrize("version", versions(API.OFFSET_COMMIT))
 @story
-async def test_committing(bed: Bed, version: int) -> None:
-    cluster, gateway = await one(bed)
+async def test_committing(testbed: Testbed, version: int) -> None:
+    cluster, gateway = await one(testbed)
     member = await Member(cluster, GROUP).joined()
 
     async def commit(who: str, generation: int) -> list[tuple[str, list[int]]]:
@@ -395,8 +397,8 @@ async def test_committing(bed: Bed, version: int) -> None:
 
 
 @story
-async def test_a_commit_of_a_group_that_does_not_exist(bed: Bed) -> None:
-    _, gateway = await one(bed)
+async def test_a_commit_of_a_group_that_does_not_exist(testbed: Testbed) -> None:
+    _, gateway = await one(testbed)
     for version, generation, code in (
         (8, 3, Code.ILLEGAL_GENERATION),
         (9, 3, Code.GROUP_ID_NOT_FOUND),
@@ -414,8 +416,8 @@ async def test_a_commit_of_a_group_that_does_not_exist(bed: Bed) -> None:
 
 
 @story
-async def test_what_is_said_beside_an_offset_has_a_bound(bed: Bed) -> None:
-    _, gateway = await one(bed)
+async def test_what_is_said_beside_an_offset_has_a_bound(testbed: Testbed) -> None:
+    _, gateway = await one(testbed)
     make = OffsetCommitRequest.OffsetCommitRequestTopic
     sizes = (4_096, 4_097)
     reply = await gateway.ask(
@@ -447,8 +449,8 @@ class WideDirectory(TopicDirectory):
 
 
 @story
-async def test_ten_thousand_partitions_are_committed_at_once_over_many_frames_with_one_answer(bed: Bed) -> None:
-    cluster, gateway = await one(bed)
+async def test_ten_thousand_partitions_are_committed_at_once_over_many_frames_with_one_answer(testbed: Testbed) -> None:
+    cluster, gateway = await one(testbed)
     member = await Member(cluster, GROUP).joined()
     directory = WideDirectory(gateway.host.inspect.view, gateway.nodes, "kafka")
     gateway.handlers.update(CommittedOffsetsHandlers(gateway.coordinators, directory).handlers())
@@ -467,13 +469,13 @@ async def test_ten_thousand_partitions_are_committed_at_once_over_many_frames_wi
         (said,) = reply.topics
         return [(partition.partition_index, partition.error_code) for partition in said.partitions]
 
-    held = bed.faults.hold(StorageOp.SYNC)
+    held = testbed.faults.hold(StorageOp.SYNC)
     committing = [asyncio.create_task(commit(offset)) for offset in (5, 7)]
     await asyncio.sleep(1)
     assert began < opened.log.end < began + MANY, "so much of the first as there is memory for"
     assert not any(task.done() for task in committing), "none of it is told before all of it is kept"
     assert await member.heartbeat() == Code.NONE
-    bed.faults.held.clear()
+    testbed.faults.held.clear()
     held.set()
     for task in committing:
         assert await task == [(number, Code.NONE) for number in range(MANY)]
@@ -483,8 +485,8 @@ async def test_ten_thousand_partitions_are_committed_at_once_over_many_frames_wi
 
 @pytest.mark.parametrize("version", versions(API.OFFSET_FETCH))
 @story
-async def test_fetching_what_was_committed(bed: Bed, version: int) -> None:
-    cluster, gateway = await one(bed)
+async def test_fetching_what_was_committed(testbed: Testbed, version: int) -> None:
+    cluster, gateway = await one(testbed)
     await Member(cluster, GROUP).commit((0, 5), (2, 7))
     if version < 8:
         make = OffsetFetchRequest.OffsetFetchRequestTopic
@@ -528,8 +530,8 @@ async def test_fetching_what_was_committed(bed: Bed, version: int) -> None:
 
 
 @story
-async def test_a_consumer_without_a_group_name_may_keep_offsets_as_in_kafka(bed: Bed) -> None:
-    cluster, _ = await one(bed)
+async def test_a_consumer_without_a_group_name_may_keep_offsets_as_in_kafka(testbed: Testbed) -> None:
+    cluster, _ = await one(testbed)
     member = Member(cluster, "")
     assert await member.commit((0, 5)) == [Code.NONE]
     assert await member.committed() == {0: 5}
@@ -537,8 +539,8 @@ async def test_a_consumer_without_a_group_name_may_keep_offsets_as_in_kafka(bed:
 
 
 @story
-async def test_offsets_are_deleted_unless_somebody_reads_the_topic(bed: Bed) -> None:
-    cluster, gateway = await one(bed)
+async def test_offsets_are_deleted_unless_somebody_reads_the_topic(testbed: Testbed) -> None:
+    cluster, gateway = await one(testbed)
     member = Member(cluster, GROUP)
     await member.commit((0, 5), (1, 6))
     make = OffsetDeleteRequest.OffsetDeleteRequestTopic
@@ -563,8 +565,8 @@ async def test_offsets_are_deleted_unless_somebody_reads_the_topic(bed: Bed) -> 
 
 @pytest.mark.parametrize("version", versions(API.DESCRIBE_GROUPS))
 @story
-async def test_describing_groups(bed: Bed, version: int) -> None:
-    cluster, gateway = await one(bed)
+async def test_describing_groups(testbed: Testbed, version: int) -> None:
+    cluster, gateway = await one(testbed)
     member = await Member(cluster, GROUP).joined()
     reply = await gateway.ask(
         API.DESCRIBE_GROUPS, version, groups=[GROUP, "none"], include_authorized_operations=version >= 3
@@ -584,8 +586,8 @@ async def test_describing_groups(bed: Bed, version: int) -> None:
 
 @pytest.mark.parametrize("version", versions(API.LIST_GROUPS))
 @story
-async def test_listing_groups(bed: Bed, version: int) -> None:
-    cluster, gateway = await one(bed)
+async def test_listing_groups(testbed: Testbed, version: int) -> None:
+    cluster, gateway = await one(testbed)
     await Member(cluster, GROUP).joined()
     await Member(cluster, "simple").commit((0, 1))
 
@@ -613,8 +615,8 @@ async def test_listing_groups(bed: Bed, version: int) -> None:
 
 @pytest.mark.parametrize("version", versions(API.DELETE_GROUPS))
 @story
-async def test_deleting_groups(bed: Bed, version: int) -> None:
-    cluster, gateway = await one(bed)
+async def test_deleting_groups(testbed: Testbed, version: int) -> None:
+    cluster, gateway = await one(testbed)
     member = await Member(cluster, GROUP).joined()
     await Member(cluster, "simple").commit((0, 1))
 
@@ -631,12 +633,12 @@ async def test_deleting_groups(bed: Bed, version: int) -> None:
 
 
 @story
-async def test_offsets_survive_a_clock_that_is_days_ahead_for_a_while(bed: Bed) -> None:
-    cluster, _ = await one(bed)
+async def test_offsets_survive_a_clock_that_is_days_ahead_for_a_while(testbed: Testbed) -> None:
+    cluster, _ = await one(testbed)
     member = await Member(cluster, GROUP).joined()
     await member.commit((0, 100))
     await member.leave()
-    bed.hosts[0].ahead_s = 8 * 24 * 3_600.0
+    testbed.hosts[0].ahead_s = 8 * 24 * 3_600.0
     await asyncio.sleep(11 * 60)
-    bed.hosts[0].ahead_s = 0.0
+    testbed.hosts[0].ahead_s = 0.0
     assert await Member(cluster, GROUP).committed() == {0: 100}

@@ -15,8 +15,8 @@ from seaweedmq.model.calls import DeleteKafkaGroup, DescribeKafkaGroup, ListKafk
 from seaweedmq.model.kafka_group_admin import KafkaGroupMember, KafkaGroupOffset, KafkaGroupSummary
 from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind
 from seaweedmq.model.topic import TopicName
-from tests.broker.bed import Bed, story
-from tests.kafka.group_bed import TOPIC, Cluster, Member
+from tests.broker.testbed import Testbed, story
+from tests.kafka.group_testbed import TOPIC, Cluster, Member
 from tests.sim.machines.determinism import WALL_START_US
 
 GROUP = "billing of a region, written as Kafka allows"
@@ -35,7 +35,7 @@ def assignment(*topics: tuple[str, list[int]]) -> bytes:
 async def stored(cluster: Cluster, *records: int) -> None:
     """So many records in each partition of the topic, a second apart."""
     for partition, count in enumerate(records):
-        primary = await cluster.bed.primary(cluster.gateways[0].host, TOPIC, partition)
+        primary = await cluster.testbed.primary(cluster.gateways[0].host, TOPIC, partition)
         publisher = await primary.publisher(name=TOPIC, segment=partition, producer=partition + 1)
         for number in range(count):
             at_us = WALL_START_US + number * 1_000_000
@@ -71,8 +71,8 @@ async def ask(cluster: Cluster, call: Any) -> Any:
 
 
 @story
-async def test_groups_are_listed_and_described_through_any_broker(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 3)
+async def test_groups_are_listed_and_described_through_any_broker(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 3)
     assert await ask(cluster, ListKafkaGroups()) == ()
     await stored(cluster, 5, 0, 3)
     member = await joined(cluster)
@@ -112,52 +112,52 @@ async def test_groups_are_listed_and_described_through_any_broker(bed: Bed) -> N
     ],
 )
 @story
-async def test_a_group_without_members_is_reset(bed: Bed, start: Start, offsets: dict[int, int]) -> None:
-    cluster = await Cluster.of(bed, 2)
+async def test_a_group_without_members_is_reset(testbed: Testbed, start: Start, offsets: dict[int, int]) -> None:
+    cluster = await Cluster.of(testbed, 2)
     await stored(cluster, 5, 0, 3)
     member = Member(cluster, GROUP)
     await member.commit((1, 1))
-    found = await bed.hosts[1].api.call(ResetKafkaGroup(GROUP, TOPIC, start))
+    found = await testbed.hosts[1].api.call(ResetKafkaGroup(GROUP, TOPIC, start))
     assert {o.partition[1]: o.committed for o in found.offsets} == offsets
     assert await member.committed() == offsets
 
 
 @story
-async def test_a_group_with_members_is_neither_reset_nor_deleted(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 2)
+async def test_a_group_with_members_is_neither_reset_nor_deleted(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 2)
     member = await joined(cluster)
     await member.commit((0, 4))
     for call in (ResetKafkaGroup(GROUP, TOPIC, LATEST), DeleteKafkaGroup(GROUP)):
         with pytest.raises(InvalidArgument, match="has 1 members, which know where they are: stop them"):
-            await bed.hosts[0].api.call(call)
+            await testbed.hosts[0].api.call(call)
     await member.leave()
     assert await member.committed() == {0: 4}
-    await bed.hosts[0].api.call(DeleteKafkaGroup(GROUP))
+    await testbed.hosts[0].api.call(DeleteKafkaGroup(GROUP))
     assert await ask(cluster, ListKafkaGroups()) == ()
 
 
 @story
-async def test_what_is_not_there_is_named(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 2)
+async def test_what_is_not_there_is_named(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 2)
     calls = [DescribeKafkaGroup("none"), ResetKafkaGroup("none", TOPIC, LATEST), DeleteKafkaGroup("none")]
     for _ in range(2):
         for call in calls:
             with pytest.raises(NotFound, match="there is no Kafka group 'none'"):
-                await bed.hosts[0].api.call(call)
+                await testbed.hosts[0].api.call(call)
         await Member(cluster, GROUP).commit((0, 1))  # from now on there is the internal topic
     for name in (TopicName("kafka", "nothing"), TopicName("other", "orders")):
         with pytest.raises(NotFound, match=f"there is no topic {name} for Kafka's consumers"):
-            await bed.hosts[0].api.call(ResetKafkaGroup(GROUP, name, LATEST))
+            await testbed.hosts[0].api.call(ResetKafkaGroup(GROUP, name, LATEST))
 
 
 @story
-async def test_a_broker_that_does_not_listen_for_kafka_clients_says_so(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 1)
+async def test_a_broker_that_does_not_listen_for_kafka_clients_says_so(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 1)
     await Member(cluster, GROUP).commit((0, 1))
-    bed.hosts[0].broker.local.kafka_groups.answer = None
+    testbed.hosts[0].broker.local.kafka_groups.answer = None
     for call in (ListKafkaGroups(), DescribeKafkaGroup(GROUP)):
         with pytest.raises(Unavailable, match="does not listen for Kafka clients: start every broker with"):
-            await bed.hosts[0].api.call(call)
+            await testbed.hosts[0].api.call(call)
 
 
 def test_what_a_consumer_was_assigned_is_read() -> None:

@@ -13,13 +13,13 @@ from seaweedmq.kafka.metadata.nodes import Nodes
 from seaweedmq.model.kafka_nodes import NODE_ID_MAX, NODES_MAX, Node, NodeTable
 from seaweedmq.ports import Delete, Put
 from seaweedmq.storage.store.memory import StorageOp
-from tests.broker.bed import Bed, story
-from tests.kafka.office import Office, office, offices
+from tests.broker.testbed import Testbed, story
+from tests.kafka.byte_client import ByteClient, byte_client, byte_clients
 
 
-async def offices_more(bed: Bed, count: int) -> list[Office]:
+async def more_clients(testbed: Testbed, count: int) -> list[ByteClient]:
     """More brokers of a cluster that runs."""
-    return [await office(await bed.start()) for _ in range(count)]
+    return [await byte_client(await testbed.start()) for _ in range(count)]
 
 
 def table(ids: Mapping[str, int], next_id: int) -> NodeTable:
@@ -61,8 +61,8 @@ def test_numbers_that_can_not_be_are_damage(ids: str) -> None:
 
 
 @story
-async def test_all_brokers_tell_the_same_numbers_and_cluster_id(bed: Bed) -> None:
-    all_of_them = await offices(bed, 3)
+async def test_all_brokers_tell_the_same_numbers_and_cluster_id(testbed: Testbed) -> None:
+    all_of_them = await byte_clients(testbed, 3)
     for each in all_of_them:
         await each.nodes.ready()
     first = all_of_them[0].nodes
@@ -70,74 +70,74 @@ async def test_all_brokers_tell_the_same_numbers_and_cluster_id(bed: Bed) -> Non
     assert len(first.cluster_id) == 22
     for each in all_of_them:
         assert (each.nodes.live(), each.nodes.cluster_id) == (first.live(), first.cluster_id)
-        assert each.nodes.controller() == first.number_of(bed.leader().broker.id)
+        assert each.nodes.controller() == first.number_of(testbed.leader().broker.id)
 
 
 @story
-async def test_a_table_that_is_lost_begins_again_with_the_same_cluster_id(bed: Bed) -> None:
-    first, second = await offices(bed, 2)
+async def test_a_table_that_is_lost_begins_again_with_the_same_cluster_id(testbed: Testbed) -> None:
+    first, second = await byte_clients(testbed, 2)
     await first.nodes.ready()
-    bed.etcd.server.transact([], [Delete(KAFKA_NODES)])
+    testbed.etcd.server.transact([], [Delete(KAFKA_NODES)])
     await second.nodes.ready()
     assert second.nodes.cluster_id == first.nodes.cluster_id
 
 
 @story
-async def test_brokers_that_start_together_do_not_share_a_number(bed: Bed) -> None:
-    both = await offices(bed, 2)
+async def test_brokers_that_start_together_do_not_share_a_number(testbed: Testbed) -> None:
+    both = await byte_clients(testbed, 2)
     await asyncio.gather(*(each.nodes.ready() for each in both))
     assert [node.id for node in both[0].nodes.live()] == [1, 2]
     assert both[0].nodes.live() == both[1].nodes.live()
 
 
 @story
-async def test_a_broker_that_comes_back_has_its_number_again(bed: Bed) -> None:
-    one, other = await offices(bed, 2)
+async def test_a_broker_that_comes_back_has_its_number_again(testbed: Testbed) -> None:
+    one, other = await byte_clients(testbed, 2)
     await one.nodes.ready()
     number, before = one.nodes.number_of(other.host.broker.id), other.host.broker.id
     await other.host.stop()
-    await bed.until(lambda: len(one.host.inspect.view.brokers) == 1)
+    await testbed.until(lambda: len(one.host.inspect.view.brokers) == 1)
     assert one.nodes.number_of(before) == number
     assert one.nodes.of_broker(before) is None
-    again = await bed.start(address=other.host.address)
-    await bed.until(lambda: len(one.host.inspect.view.brokers) == 2)
-    await office(again)
+    again = await testbed.start(address=other.host.address)
+    await testbed.until(lambda: len(one.host.inspect.view.brokers) == 2)
+    await byte_client(again)
     assert again.broker.id != before
     assert one.nodes.number_of(again.broker.id) == number
     assert one.nodes.broker_of(number or 0) == again.broker.id
 
 
 @story
-async def test_a_broker_shows_itself_even_when_no_broker_is_registered(bed: Bed) -> None:
+async def test_a_broker_shows_itself_even_when_no_broker_is_registered(testbed: Testbed) -> None:
     """A client of librdkafka that is told of nobody has nobody left to ask, and stands still for minutes."""
-    (one,) = await offices(bed, 1)
+    (one,) = await byte_clients(testbed, 1)
     local = one.host.broker.local
     nodes = Nodes(local.view, local.meta, local.store, local.env, own_address="broker-0:9092")
     (key,) = [entry.key for entry in (await one.host.meta.list(BROKERS)).entries]
     await one.host.meta.transact([], [Delete(key)])
-    await bed.until(lambda: not local.view.brokers)
+    await testbed.until(lambda: not local.view.brokers)
     await nodes.ready()
     assert nodes.live() == []
     assert nodes.shown() == [Node(1, "broker-0", 9092)]
 
 
 @story
-async def test_without_etcd_those_that_are_known_go_on(bed: Bed) -> None:
-    (one,) = await offices(bed, 1)
-    bed.etcd.server.freeze()
+async def test_without_etcd_those_that_are_known_go_on(testbed: Testbed) -> None:
+    (one,) = await byte_clients(testbed, 1)
+    testbed.etcd.server.freeze()
     with pytest.raises(Unavailable):
         await one.nodes.ready()
-    bed.etcd.server.thaw()
+    testbed.etcd.server.thaw()
     await one.nodes.ready()
-    bed.etcd.server.freeze()
+    testbed.etcd.server.freeze()
     await one.nodes.ready()
     assert [node.id for node in one.nodes.live()] == [1]
-    bed.etcd.server.thaw()
+    testbed.etcd.server.thaw()
 
 
 @story
-async def test_a_damaged_table_is_said_and_left_alone(bed: Bed) -> None:
-    (one,) = await offices(bed, 1)
+async def test_a_damaged_table_is_said_and_left_alone(testbed: Testbed) -> None:
+    (one,) = await byte_clients(testbed, 1)
     await one.host.meta.transact([], [Put(KAFKA_NODES, b"not JSON")])
     with pytest.raises(Corrupt):
         await one.nodes.ready()
@@ -159,44 +159,44 @@ def test_a_number_that_is_claimed_is_given_to_its_address_alone() -> None:
 
 
 @story
-async def test_brokers_get_their_numbers_back_when_etcd_has_lost_them(bed: Bed) -> None:
-    both = await offices(bed, 2)
+async def test_brokers_get_their_numbers_back_when_etcd_has_lost_them(testbed: Testbed) -> None:
+    both = await byte_clients(testbed, 2)
     for one in both:
         await one.nodes.ready()
     before = {node.host: node.id for node in both[0].nodes.live()}
     await both[0].host.meta.transact([], [Delete(KAFKA_NODES)])
-    (third,) = await offices_more(bed, 1)
+    (third,) = await more_clients(testbed, 1)
     await third.nodes.ready()
     after = {node.host: node.id for node in third.nodes.live()}
     assert after == before | {third.host.address.partition(":")[0]: 3}
 
 
 @story
-async def test_a_new_broker_gets_no_number_that_was_given_after_the_backup(bed: Bed) -> None:
-    (one,) = await offices(bed, 1)
+async def test_a_new_broker_gets_no_number_that_was_given_after_the_backup(testbed: Testbed) -> None:
+    (one,) = await byte_clients(testbed, 1)
     await one.nodes.ready()
     backup = await one.host.meta.get(KAFKA_NODES)
     assert backup is not None
-    (two,) = await offices_more(bed, 1)
+    (two,) = await more_clients(testbed, 1)
     await two.nodes.ready()
     two.host.kill()
-    await bed.until(lambda: len(one.host.inspect.view.brokers) == 1)
+    await testbed.until(lambda: len(one.host.inspect.view.brokers) == 1)
     await one.host.meta.transact([], [Put(KAFKA_NODES, backup.value)])
-    (three,) = await offices_more(bed, 1)
+    (three,) = await more_clients(testbed, 1)
     await three.nodes.ready()
     assert sorted(node.id for node in three.nodes.live()) == [1, 3]
 
 
 @story
-async def test_without_the_storage_a_new_broker_has_no_number_and_others_keep_theirs(bed: Bed) -> None:
-    (one,) = await offices(bed, 1)
+async def test_without_the_storage_a_new_broker_has_no_number_and_others_keep_theirs(testbed: Testbed) -> None:
+    (one,) = await byte_clients(testbed, 1)
     await one.nodes.ready()
-    (two,) = await offices_more(bed, 1)
-    bed.faults.failing[StorageOp.READ] = "stale handle"
+    (two,) = await more_clients(testbed, 1)
+    testbed.faults.failing[StorageOp.READ] = "stale handle"
     await one.nodes.ready()
     assert [node.id for node in one.nodes.live()] == [1]
     with pytest.raises(StorageFailed):
         await two.nodes.ready()
-    bed.faults.failing.clear()
+    testbed.faults.failing.clear()
     await one.nodes.ready()
     assert [node.id for node in one.nodes.live()] == [1, 2]

@@ -29,7 +29,7 @@ def kafka_address(address: str) -> str:
     return f"{address.partition(':')[0]}:{KAFKA_PORT}"
 
 
-class KafkaDoor:
+class KafkaListener:
     """Served at ``kafka_address`` from when the broker is in the cluster until it has left."""
 
     def __init__(self, rooms: Handlers, config: BrokerConfig, in_flight_bytes_max: int) -> None:

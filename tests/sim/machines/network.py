@@ -218,7 +218,7 @@ class Stream:
         self.down = down
         self.handler: asyncio.Task[None] | None = None
         self.is_broken = False
-        self.is_passed_on = False
+        self.is_forwarded = False
         """A broker makes the call for somebody else."""
         self.is_served = False
         self.unannounced_bytes = 0
@@ -402,11 +402,11 @@ class Network:
         host = self._hosts.get(address)
         return None if host is None or host.owner.state is OwnerState.DEAD else host
 
-    def open_stream(self, client: Owner | None, host: _Host, method: str, *, is_passed_on: bool = False) -> Stream:
+    def open_stream(self, client: Owner | None, host: _Host, method: str, *, is_forwarded: bool = False) -> Stream:
         messages_max = self._rng.choice((1, 2, 4, 16))
         up, down = (Pipe[Any](self.latency_s, messages_max) for _ in range(2))
         stream = Stream(client, host.owner, method, up, down)
-        stream.is_passed_on = is_passed_on
+        stream.is_forwarded = is_forwarded
         self._streams.append(stream)
         stream.handler = self.spawn(host.owner, self.answer(stream, host, method), f"serve {method}")
         return stream
@@ -428,7 +428,7 @@ class Network:
             Unavailable: that call had been passed on already. It ends here, since nothing else may ever end it.
         """
         served = _SERVED.get()
-        if served is not None and served.is_passed_on and served.is_served and broker is not None:
+        if served is not None and served.is_forwarded and served.is_served and broker is not None:
             self.passed_further.append(f"{broker.name} passed a call on to {address} that had been passed on to it")
             raise Unavailable(self.passed_further[-1])
 
@@ -558,15 +558,15 @@ class SimDialer:
 class _Remote:
     """A broker seen through the network. Implements ``ports.BrokerApi``."""
 
-    def __init__(self, network: Network, owner: Owner | None, address: str, *, is_passed_on: bool = False) -> None:
+    def __init__(self, network: Network, owner: Owner | None, address: str, *, is_forwarded: bool = False) -> None:
         self._network = network
         self._owner = owner
         self._address = address
-        self._is_passed_on = is_passed_on
+        self._is_forwarded = is_forwarded
 
     @property
-    def passed_on(self) -> "_Remote":
-        return _Remote(self._network, self._owner, self._address, is_passed_on=True)
+    def forwarded(self) -> "_Remote":
+        return _Remote(self._network, self._owner, self._address, is_forwarded=True)
 
     def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
         return self._stream("publish", requests)
@@ -589,7 +589,7 @@ class _Remote:
             pass
 
     async def _connect(self) -> _Host:
-        if self._is_passed_on:
+        if self._is_forwarded:
             self._network.note_passing_on(self._owner, self._address)
         await asyncio.sleep(self._network.latency_s())
         host = self._network.host(self._address)
@@ -601,11 +601,11 @@ class _Remote:
                 raise Unavailable(f"broker {self._address} can not be reached: no answer")
             patience_s -= 0.1
             await asyncio.sleep(0.1)
-        return _Host(host.owner, host.api.passed_on) if self._is_passed_on else host
+        return _Host(host.owner, host.api.forwarded) if self._is_forwarded else host
 
     async def _stream(self, method: str, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
         host = await self._connect()
-        stream = self._network.open_stream(self._owner, host, method, is_passed_on=self._is_passed_on)
+        stream = self._network.open_stream(self._owner, host, method, is_forwarded=self._is_forwarded)
         pump = asyncio.get_running_loop().create_task(self._pump(stream, requests), name=f"requests of {method}")
         try:
             while True:
@@ -641,7 +641,7 @@ class _Remote:
         host = await self._connect()
         held = self._network.held(request)
         once = _Host(host.owner, _Once(host.api, request, held))
-        stream = self._network.open_stream(self._owner, once, "call", is_passed_on=self._is_passed_on)
+        stream = self._network.open_stream(self._owner, once, "call", is_forwarded=self._is_forwarded)
         if self._network.breaks_on(request):
             self._network.break_stream(stream)
         try:

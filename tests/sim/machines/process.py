@@ -12,7 +12,7 @@ from seaweedmq.kafka.gateway import STOP_GRACE_S
 from seaweedmq.kafka.handlers import Handlers
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import Environment
-from tests.sim.machines.kafka import SNAPSHOT_AFTER_BYTES, KafkaDoor, kafka_address
+from tests.sim.machines.kafka import SNAPSHOT_AFTER_BYTES, KafkaListener, kafka_address
 from tests.sim.machines.loop import Owner, OwnerState, SimLoop
 from tests.support.history import Violation
 
@@ -130,13 +130,13 @@ class BrokerProcess:
         self._end(owner)
         world.loop.call_later(START_AGAIN_S, self._start_again, owner, context=world.context)
 
-    def _open_kafka(self, broker: Broker, owner: Owner) -> tuple[Handlers, KafkaDoor]:
+    def _open_kafka(self, broker: Broker, owner: Owner) -> tuple[Handlers, KafkaListener]:
         """Have Kafka clients heard."""
         local = broker.local
         rooms = Handlers(local, snapshot_after_bytes=SNAPSHOT_AFTER_BYTES)
-        door = KafkaDoor(rooms, self.config, local.memory.in_flight_bytes)
-        self.world.network.serve(kafka_address(self.address), owner, door)
-        return rooms, door
+        listener = KafkaListener(rooms, self.config, local.memory.in_flight_bytes)
+        self.world.network.serve(kafka_address(self.address), owner, listener)
+        return rooms, listener
 
     def _end(self, owner: Owner) -> None:
         owner.state = OwnerState.DEAD

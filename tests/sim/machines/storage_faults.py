@@ -11,8 +11,8 @@ from seaweedmq.model.segment import Segment
 from seaweedmq.storage.store.memory import StorageOp
 
 if TYPE_CHECKING:
-    from tests.sim.trouble.aimed import Aimed
-    from tests.sim.trouble.losses import Losses
+    from tests.sim.nemesis.aimed import Aimed
+    from tests.sim.nemesis.losses import Losses
     from tests.sim.world import World
 
 WRITING = frozenset({StorageOp.CREATE, StorageOp.APPEND, StorageOp.SYNC, StorageOp.PUT, StorageOp.CHECK})

@@ -144,17 +144,17 @@ class LineageRises:
     def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
         for segments in now.segments.values():
             for segment in segments.values():
-                parents = [segments[p] for p in segment.predecessors if p in segments]
-                ends = [p.end_offset for p in parents if p.end_offset is not None]
-                if len(ends) != len(parents):
+                predecessors = [segments[p] for p in segment.predecessors if p in segments]
+                ends = [p.end_offset for p in predecessors if p.end_offset is not None]
+                if len(ends) != len(predecessors):
                     yield f"{segment} exists before its predecessors are sealed"
                 longest = max(ends, default=segment.start_offset)
-                is_pruned = len(parents) < len(segment.predecessors)  # the longest one, perhaps
+                is_pruned = len(predecessors) < len(segment.predecessors)  # the longest one, perhaps
                 if segment.start_offset != longest and not (is_pruned and segment.start_offset > longest):
                     yield f"{segment} starts at {segment.start_offset}, its predecessors end at {ends}"
-                for parent in parents:
-                    if segment.id not in parent.successors:
-                        yield f"{parent} does not name {segment} as successor"
+                for predecessor in predecessors:
+                    if segment.id not in predecessor.successors:
+                        yield f"{predecessor} does not name {segment} as successor"
 
 
 class LeaderLockIsExclusive:

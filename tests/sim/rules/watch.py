@@ -68,7 +68,7 @@ class InsideWatch:
             for primary, _, owned in primaries:
                 if (owned.topic.uid, owned.segment.id) == key and follower in owned.segment.replicas:
                     self._judge_pair(primary, owned, follower, replica)
-        leaders = [broker.id for broker in brokers if broker.inspect.term is not None and broker.inspect.leads]
+        leaders = [broker.id for broker in brokers if broker.inspect.incarnation is not None and broker.inspect.leads]
         world = self._world
         are_known = world.loop.time() > world.etcd.leases_lost_s + world.scenario.broker.lease_ttl_s
         if len(leaders) > 1 and are_known:  # who has not heard that its lease is lost is kept from harm by its lock
@@ -93,7 +93,12 @@ class InsideWatch:
             return
         for process in self._world.processes:
             broker = process.broker
-            if not process.is_running or broker is None or broker.inspect.term is None or broker.id != segment.primary:
+            if (
+                not process.is_running
+                or broker is None
+                or broker.inspect.incarnation is None
+                or broker.id != segment.primary
+            ):
                 continue
             owned = broker.inspect.segments.get(segment.key)
             if owned is None or owned.stage in (
@@ -101,7 +106,7 @@ class InsideWatch:
                 SegmentStage.CLOSED,
             ):  # it said so, and may have stopped since
                 continue
-            if broker.inspect.term.session.alive():
+            if broker.inspect.incarnation.session.alive():
                 self._tell("sealed behind its back", f"{segment} was sealed while its primary {broker.id} goes on")
 
     def _sealed_end(self, topic: TopicName, segment: int) -> int | None:
@@ -114,7 +119,7 @@ class InsideWatch:
 
     def _replicas(self, brokers: list[Broker]) -> Iterator[tuple[ReplicaKey, str, Replica]]:
         for broker in brokers:
-            if broker.inspect.term is not None:
+            if broker.inspect.incarnation is not None:
                 for key, replica in broker.inspect.followers.replicas.items():
                     yield key, broker.id, replica
 
@@ -162,7 +167,7 @@ class InsideWatch:
                 self._tell("memory", f"{broker.id} holds {used}, the budget is {budget.limit}")
             self._judge_turns(broker, budget)
         held = 0
-        if broker.inspect.term is not None:
+        if broker.inspect.incarnation is not None:
             held = sum(replica.held_bytes for replica in broker.inspect.followers.replicas.values())
         if held > broker.inspect.memory.replicas.limit:
             self._tell(

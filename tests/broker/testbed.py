@@ -1,0 +1,541 @@
+"""A test bed: real brokers in virtual time, over one storage, one etcd and one network, all in memory.
+
+A test is a coroutine function that takes a ``Testbed`` and is decorated with :func:`story`. Times are virtual: waiting
+for a lease costs nothing.
+"""
+
+import asyncio
+import errno
+import functools
+import inspect
+import logging
+import os
+import random
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pyarrow as pa
+
+from seaweedmq.broker.broker import Broker
+from seaweedmq.broker.inspect import Inspection
+from seaweedmq.client.subscribe.assembler import FrameAssembler
+from seaweedmq.codec.frame import split_frames
+from seaweedmq.codec.paths import GROUPS
+from seaweedmq.codec.payload.batch import decode_frame, encode_frame, payload_schema
+from seaweedmq.errors import SeaweedMQError, StorageFailed, StorageFull
+from seaweedmq.model.calls import CreateTopic, DescribeTopic
+from seaweedmq.model.config import KIB, BrokerConfig
+from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.model.publish import PublishAck, PublishFrames, PublishOpen, PublishReady
+from seaweedmq.model.replication import SegmentRef
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.subscribe import (
+    EARLIEST,
+    Start,
+    SubscribeCredit,
+    SubscribeEnd,
+    SubscribeFrames,
+    SubscribeOpen,
+    SubscribeReady,
+)
+from seaweedmq.model.topic import TopicName, TopicSpec
+from seaweedmq.ports import Environment
+from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp
+from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
+from tests.sim.machines.determinism import WALL_START_US, deterministic
+from tests.sim.machines.loop import Owner, OwnerState, SimLoop
+from tests.sim.machines.meta import SimEtcd
+from tests.sim.machines.network import Network
+
+NAME = TopicName("test", "topic")
+TTL_S = 2.0
+CONFIG = BrokerConfig(
+    lease_ttl_s=TTL_S,
+    frame_bytes_max=64 * KIB,
+    stream_in_flight_bytes_max=256 * KIB,
+    segment_buffer_bytes_max=256 * KIB,
+    read_chunk_bytes=4 * KIB,
+    flush_interval_s=1.0,
+    maintenance_interval_s=2.0,
+    log_roll_age_s=60.0,
+    rpc_timeout_s=5.0,
+)
+PATIENCE_S = 60.0
+"""Virtual: nothing that will happen at all takes longer."""
+
+
+def story(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Run the test in a deterministic loop; what tasks raised and nobody heard of fails it."""
+
+    @functools.wraps(test)
+    def run(**parameters: Any) -> None:
+        with deterministic():
+            _play(test, parameters)
+
+    signature = inspect.signature(test)
+    run.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[p for name, p in signature.parameters.items() if name != "testbed"], return_annotation=None
+    )
+    return run
+
+
+def _play(test: Callable[..., Awaitable[None]], parameters: dict[str, Any]) -> None:
+    """Have a bed that is garbage once this returns, when ``deterministic`` collects it.
+
+    The next collections do not look at what this one finds alive. Such beds take memory to the end of the process, and
+    ``asyncio.all_tasks`` walks all of their tasks.
+    """
+    loop = SimLoop(time_s_max=4_000, steps_max=3_000_000)
+    testbed = Testbed(loop)
+    _LOGGER.addHandler(_SAID)
+    try:
+        loop.run_until_complete(_run(test, testbed, parameters))
+        assert not testbed.network.unexpected, testbed.network.unexpected
+        assert not loop.failures(), loop.failures()
+        assert not testbed.etcd.unguarded, testbed.etcd.unguarded
+    finally:
+        _LOGGER.removeHandler(_SAID)
+        loop.close()
+
+
+class _Said(logging.Handler):
+    """Leaves a record the text alone: pytest keeps records to the end of the test, and an error among the arguments
+    has the frames of the whole bed.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        record.msg, record.args = record.getMessage(), ()
+
+
+_LOGGER = logging.getLogger("seaweedmq")
+_SAID = _Said()
+
+
+async def _run(test: Callable[..., Awaitable[None]], testbed: "Testbed", parameters: dict[str, Any]) -> None:
+    try:
+        await test(testbed, **parameters)
+    finally:
+        await testbed.close()
+
+
+class Faults:
+    """The storage's fault hook: counts operations, and fails or holds those it is told to."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[StorageOp] = Counter()
+        self.failing: dict[StorageOp, str] = {}
+        """Operation -> why it fails."""
+        self.paths = ""
+        """Only operations on paths that contain this fail or are held."""
+        self.held: dict[StorageOp, asyncio.Event] = {}
+        """Operation -> event that lets it pass."""
+
+    async def __call__(self, op: StorageOp, path: str) -> None:
+        if not path.startswith(f"{GROUPS}/"):  # the journal of groups is written in every test
+            self.counts[op] += 1
+        if op in self.held and self.paths in path:
+            await self.held[op].wait()
+        await asyncio.sleep(0.0005)
+        if op in self.failing and self.paths in path:
+            kind = StorageFull if self.failing[op].lower() == os.strerror(errno.ENOSPC).lower() else StorageFailed
+            raise kind(f"can not {op} {path}: {self.failing[op]}")
+
+    def hold(self, op: StorageOp) -> asyncio.Event:
+        """Let nothing of the kind happen until the returned event is set."""
+        event = self.held[op] = asyncio.Event()
+        return event
+
+
+class Testbed:
+    """Everything a broker needs, and the brokers."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self.loop = loop
+        self.etcd = SimEtcd(loop, random.Random(1))
+        self.network = Network(loop, random.Random(2))
+        self.faults = Faults()
+        self.storage_ahead_s = 0.0
+        """Seconds by which the storage's clock is ahead of the true time."""
+        self.ahead_s = 0.0
+        """Seconds by which the clocks of brokers are ahead that are started from now on."""
+        self.store = MemorySegmentStore(lambda: self.wall_us() + int(self.storage_ahead_s * 1e6), self.faults)
+        self.hosts: list[Host] = []
+        self.streams: list[Streaming] = []
+
+    def wall_us(self) -> int:
+        """The true time."""
+        return WALL_START_US + int(self.loop.boot_s * 1e6)
+
+    async def start(
+        self, config: BrokerConfig = CONFIG, address: str | None = None, store: MemorySegmentStore | None = None
+    ) -> "Host":
+        """One more broker."""
+        host = self.host(config, address, store)
+        await self.network.spawn(host.owner, host.broker.start())
+        return host
+
+    def host(
+        self, config: BrokerConfig = CONFIG, address: str | None = None, store: MemorySegmentStore | None = None
+    ) -> "Host":
+        """One more broker that does not run yet."""
+        host = Host(self, config, address or f"broker-{len(self.hosts)}:7777", len(self.hosts), store)
+        self.hosts.append(host)
+        return host
+
+    async def cluster(self, count: int, config: BrokerConfig = CONFIG) -> list["Host"]:
+        """So many brokers, each knowing all the others and who leads."""
+        hosts = [await self.start(config) for _ in range(count)]
+        await self.until(lambda: all(len(h.inspect.view.brokers) == count and h.inspect.view.leader for h in hosts))
+        return hosts
+
+    def leader(self) -> "Host":
+        """Who leads; fails if nobody does."""
+        return next(h for h in self.hosts if h.lives and h.inspect.leads)
+
+    async def topic(self, host: "Host", name: TopicName = NAME, **settings: Any) -> TopicDescription:
+        return await host.api.call(CreateTopic(TopicSpec(name=name, **settings)))
+
+    async def primary(self, host: "Host", name: TopicName = NAME, segment: int = 0) -> "Host":
+        """Who serves the segment."""
+        description = await host.api.call(DescribeTopic(name))
+        found = next(s for s in description.segments if s.id == segment)
+        return next(h for h in self.hosts if h.broker.id == found.primary)
+
+    def ref(self, segment: Segment, epoch: int | None = None) -> SegmentRef:
+        """A segment of a topic that is there, as brokers name it to each other."""
+        topic = self.leader().inspect.view.topics[segment.topic]
+        return SegmentRef.of(topic, segment, epoch)
+
+    def files(self, kind: FileKind, name: TopicName = NAME, segment: int = 0) -> list[SegmentFile]:
+        found = [self.store.described(path, file) for path, file in self.store.files.items()]
+        return sorted(
+            (f for f in found if f and f.kind is kind and f.topic == name and f.segment == segment),
+            key=lambda f: f.base_offset,
+        )
+
+    async def until(self, condition: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
+        """Wait until it holds."""
+        async with asyncio.timeout(patience_s):
+            while not condition():  # noqa: ASYNC110 - conditions are of any kind, and time is virtual
+                await asyncio.sleep(0.01)
+
+    async def close(self) -> None:
+        for stream in self.streams:
+            await stream.close()
+        for host in self.hosts:
+            if host.lives:
+                await host.stop()
+
+
+class Host:
+    """One broker process."""
+
+    def __init__(
+        self, testbed: Testbed, config: BrokerConfig, address: str, number: int, store: MemorySegmentStore | None = None
+    ) -> None:
+        store = store or testbed.store
+        self.testbed = testbed
+        self.address = address
+        self.owner = Owner(f"broker-{number}")
+        self.meta = testbed.etcd.client(self.owner)
+        self.ahead_s = testbed.ahead_s
+        """Seconds by which its wall clock is ahead of the true time."""
+        self.cpu_share = 0.0
+        """Of one core."""
+        self.broker = Broker(
+            config=config,
+            env=Environment(
+                self.wall_us,
+                random.Random(f"broker {number}"),
+                lambda: testbed.loop.boot_s,
+                cpu_share=lambda: self.cpu_share,
+            ),
+            store=store,
+            meta=self.meta,
+            dialer=testbed.network.dialer(self.owner),
+            converter=MemoryTableConverter(store, row_group_bytes=64 * KIB),
+            address=address,
+            kafka_address=f"127.0.0.1:{9_000 + number}" if config.kafka_listen else "",
+        )
+        testbed.network.serve(address, self.owner, self.broker.api)
+
+    def wall_us(self) -> int:
+        return self.testbed.wall_us() + int(self.ahead_s * 1e6)
+
+    @property
+    def inspect(self) -> Inspection:
+        """What may be looked at of the broker."""
+        return self.broker.inspect
+
+    @property
+    def api(self) -> Any:
+        """The broker through the network."""
+        return self.testbed.network.dialer(None).dial(self.address)
+
+    @property
+    def lives(self) -> bool:
+        return self.owner.state is not OwnerState.DEAD
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the broker gave up."""
+        return self.broker.failed.done() and not self.broker.failed.cancelled()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.owner.state = OwnerState.DEAD
+        self.testbed.network.break_owner(self.owner, silently=False)
+
+    def freeze(self) -> None:
+        """SIGSTOP."""
+        self.owner.state = OwnerState.FROZEN
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self.testbed.loop.thaw(self.owner)
+
+    async def suspend(self, seconds: float) -> None:
+        """Its machine sleeps for so long: nobody hears anything of it, and only its monotonic clock knows nothing."""
+        self.testbed.loop.suspend(self.owner)
+        await asyncio.sleep(seconds)
+        self.testbed.loop.resume(self.owner)
+
+    async def stop(self) -> None:
+        """SIGTERM."""
+        await self.testbed.network.spawn(self.owner, self.broker.stop())
+        assert not self.has_failed, self.broker.failed.exception()
+        self.owner.state = OwnerState.DEAD
+        self.testbed.network.break_owner(self.owner, silently=False)
+
+    async def publisher(
+        self, producer: int = 1, *, epoch: int = 0, name: TopicName = NAME, segment: int = 0, segment_epoch: int = 1
+    ) -> "Publishing":
+        """An open publish stream whose ``PublishReady`` has come."""
+        stream = self.publish_stream()
+        await stream.send(
+            PublishOpen(topic=name, segment=segment, epoch=segment_epoch, producer_id=producer, producer_epoch=epoch)
+        )
+        publishing = Publishing(stream, producer, epoch)
+        ready = await stream.receive()
+        assert isinstance(ready, PublishReady), ready
+        publishing.ready, publishing.next = ready, ready.next_sequence
+        return publishing
+
+    def publish_stream(self) -> "Streaming":
+        return Streaming(self.testbed, self.api.publish)
+
+    async def subscriber(
+        self,
+        start: Start = EARLIEST,
+        *,
+        credit: int = 1 << 20,
+        name: TopicName = NAME,
+        segment: int = 0,
+        takes_pieces: bool = False,
+    ) -> "Subscribing":
+        """An open subscribe stream whose ``SubscribeReady`` has come."""
+        stream = Streaming(self.testbed, self.api.subscribe)
+        opening = SubscribeOpen(
+            topic=name, segment=segment, start=start, credit_bytes=credit, takes_pieces=takes_pieces
+        )
+        await stream.send(opening)
+        ready = await stream.receive()
+        assert isinstance(ready, SubscribeReady), ready
+        return Subscribing(stream, ready)
+
+
+class Streaming:
+    """The client's side of one stream. Replies are collected as they come."""
+
+    def __init__(self, testbed: Testbed, call: Callable[[AsyncIterator[Any]], AsyncIterator[Any]]) -> None:
+        self.testbed = testbed
+        self.replies: deque[Any] = deque()
+        self.ended = False
+        self.error: SeaweedMQError | None = None
+        self._requests: asyncio.Queue[Any] = asyncio.Queue()
+        self._pump = asyncio.create_task(self._collect(call))
+        testbed.streams.append(self)
+
+    async def send(self, request: Any) -> None:
+        self.put(request)
+
+    def put(self, request: Any) -> None:
+        """Have it sent."""
+        self._requests.put_nowait(request)
+
+    async def half_close(self) -> None:
+        self.put(None)
+
+    async def receive(self) -> Any:
+        """The next reply. Raises what ended the stream; EOFError if it just ended."""
+        await self.testbed.until(lambda: self.replies or self.ended)
+        if self.replies:
+            return self.replies.popleft()
+        if self.error is not None:
+            raise self.error
+        raise EOFError
+
+    async def failure(self) -> SeaweedMQError | None:
+        """What the stream ended with, in the end."""
+        await self.testbed.until(lambda: self.ended)
+        return self.error
+
+    async def close(self) -> None:
+        """Go away without a word."""
+        self._pump.cancel()
+        await asyncio.wait({self._pump})
+
+    async def _requested(self) -> AsyncIterator[Any]:
+        while (request := await self._requests.get()) is not None:
+            yield request
+
+    async def _collect(self, call: Callable[[AsyncIterator[Any]], AsyncIterator[Any]]) -> None:
+        replies = call(self._requested())
+        try:
+            async for reply in replies:
+                self.replies.append(reply)
+        except SeaweedMQError as error:
+            self.error = error
+        finally:
+            self.ended = True
+            await replies.aclose()  # type: ignore[attr-defined]
+
+
+class Publishing:
+    """A publish stream that knows its sequences. Values say who sent them: ``b"<producer>:<sequence>"``."""
+
+    def __init__(self, stream: Streaming, producer: int, epoch: int) -> None:
+        self.stream = stream
+        self.producer = producer
+        self.epoch = epoch
+        self.next = 0
+        self.ready: PublishReady
+        self.sent: list[int] = []
+        """First sequences of frames whose acknowledgement is awaited."""
+
+    def frame(self, count: int = 1, first: int | None = None, **more: Any) -> bytes:
+        """The next frame, or one of other sequences."""
+        if first is None:
+            first, self.next = self.next, self.next + count
+        return frame(count, producer=self.producer, epoch=self.epoch, first=first, **more)
+
+    async def send(self, count: int = 1, **more: Any) -> None:
+        await self.stream.send(PublishFrames(self.frame(count, **more)))
+
+    async def acks(self, frames: int = 1) -> list[tuple[int, int]]:
+        """``(first_sequence, base_offset)`` of the next so many acknowledged frames."""
+        got: list[tuple[int, int]] = []
+        while len(got) < frames:
+            reply = await self.stream.receive()
+            assert isinstance(reply, PublishAck), reply
+            got += [(a.first_sequence, a.base_offset) for a in reply.frames]
+        return got
+
+    async def store(self, frames: int = 1, count: int = 1, **more: Any) -> None:
+        """Send so many frames of ``count`` records and see them acknowledged."""
+        for _ in range(frames):
+            await self.send(count, **more)
+            await self.acks(1)
+
+    async def quiet(self, seconds: float) -> bool:
+        """Whether nothing at all comes in this time."""
+        await asyncio.sleep(seconds)
+        return not self.stream.replies and not self.stream.ended
+
+
+class Subscribing:
+    """A subscribe stream that knows what it got."""
+
+    def __init__(self, stream: Streaming, ready: SubscribeReady) -> None:
+        self.stream = stream
+        self.ready = ready
+        self.next_offset = ready.start_offset
+        self.values: list[bytes] = []
+        self.received_bytes = 0
+        self.messages_bytes: list[int] = []
+        self._assembler = FrameAssembler()
+        self.end: SubscribeEnd | None = None
+
+    async def credit(self, size_bytes: int) -> None:
+        await self.stream.send(SubscribeCredit(size_bytes))
+
+    def take(self) -> None:
+        """Take in what arrived, checking that offsets leave no gap and repeat nothing."""
+        while self.stream.replies:
+            received = self.stream.replies.popleft()
+            if isinstance(received, SubscribeFrames):
+                self.messages_bytes.append(len(received.data))
+            reply = self._assembler.add(received)
+            if reply is None:
+                continue
+            if isinstance(reply, SubscribeEnd):
+                self.end = reply
+                continue
+            assert isinstance(reply, SubscribeFrames), reply
+            self.received_bytes += len(reply.data)
+            for got in split_frames(reply.data):
+                values = decode_frame(got, None).column("_value").to_pylist()
+                base, end = got.header.base_offset, got.header.end_offset
+                assert base <= self.next_offset < end, f"[{base}, {end}) after {self.next_offset}"
+                self.values += values[self.next_offset - base :]
+                self.next_offset = end
+
+    async def until(self, records: int) -> list[bytes]:
+        """All values so far, once there are so many."""
+
+        def enough() -> bool:
+            self.take()
+            return len(self.values) >= records or self.stream.ended
+
+        await self.stream.testbed.until(enough)
+        if len(self.values) < records and self.stream.error:
+            raise self.stream.error
+        return self.values
+
+    async def ending(self) -> SubscribeEnd:
+        """How the segment ended."""
+        await self.stream.testbed.until(lambda: self.stream.ended)
+        self.take()
+        if self.stream.error is not None:
+            raise self.stream.error
+        assert self.end is not None
+        return self.end
+
+
+def frame(
+    count: int = 1,
+    *,
+    producer: int = 1,
+    epoch: int = 0,
+    first: int = 0,
+    size: int = 0,
+    slots: tuple[int, int] = (0, 0),
+    timestamp: int = WALL_START_US,
+    histogram: tuple[int, ...] | None = None,
+) -> bytes:
+    """A frame of plain records; values are padded to ``size`` bytes each, with bytes that do not compress."""
+    noise = random.Random(first).randbytes(size)
+    values = [(b"%d:%d" % (producer, first + i) + b" " + noise)[: max(size, 24)].rstrip() for i in range(count)]
+    return encode_frame(
+        pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], schema=payload_schema(0, None)),
+        flags=0,
+        producer_id=producer,
+        producer_epoch=epoch,
+        first_sequence=first,
+        timestamp_min=timestamp,
+        timestamp_max=timestamp,
+        slot_min=slots[0],
+        slot_max=slots[1],
+        histogram=histogram or (count,) + (0,) * 15,
+    )
+
+
+def value(producer: int, sequence: int) -> bytes:
+    """What a record of :func:`frame` without ``size`` holds."""
+    return b"%d:%d" % (producer, sequence)
+
+
+def values(producer: int, count: int, start: int = 0) -> list[bytes]:
+    return [value(producer, s) for s in range(start, start + count)]

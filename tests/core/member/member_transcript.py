@@ -1,0 +1,173 @@
+"""Tells what a member of a group does with its records: what happens, and what comes of it.
+
+A record is named by its key and its offset, as ``a7``, in segment 0; in another one as ``3/a7``. ``-7`` has no key.
+"""
+
+from seaweedmq.core.member.holdings import Instructions
+from seaweedmq.core.member.record_dispatch import Bounds
+from seaweedmq.model.groups import Ownership
+from tests.core.member.plain_member import Keys, PlainMember, Record, ownership
+
+
+class Transcript:
+    """A member that was assigned segment 0, unless the tale says otherwise. What comes of it is told as a line."""
+
+    def __init__(
+        self,
+        *given: Ownership,
+        limit: int | None = None,
+        deliveries_max: int | None = None,
+        unacked_max: int = 1_000,
+        unacked_bytes_max: int = 1_000_000,
+    ) -> None:
+        self.member = PlainMember(
+            Bounds(
+                limit=limit,
+                deliveries_max=deliveries_max,
+                unacked_max=unacked_max,
+                unacked_bytes_max=unacked_bytes_max,
+            )
+        )
+        self.ends: dict[int, int] = {}
+        self.taken: dict[str, Record] = {}
+        self.number = 0
+        self.is_assigned(*(given or (ownership(0, 1),)))
+
+    # --- segments ---------------------------------------------------------------------------------------------------
+
+    def is_assigned(self, *given: Ownership) -> str:
+        """From here on these and no others."""
+        return self._told(self.member.assign(*given))
+
+    def arrives(self, keys: str, segment: int = 0) -> None:
+        """Rows by their keys, such as ``"a b - a"``, behind those that arrived before, or where reading began."""
+        assigned = self.member.dispatch.assigned[segment]
+        first = self.ends.get(segment, assigned.start.value or 0)
+        names = keys.split()
+        self.ends[segment] = first + len(names)
+        self.member.read(assigned, first, tuple(None if name == "-" else name.encode() for name in names))
+
+    def ends_there(self, segment: int = 0) -> None:
+        """Nothing more will arrive."""
+        self.member.dispatch.assigned[segment].end_at(self.ends[segment])
+
+    def looks_after(self, is_time: bool = True) -> str:
+        """Time for a commit, or for what others wait for only."""
+        return self._told(self.member.look_after(is_time))
+
+    def commits(self) -> str:
+        """What is sent to the coordinator now."""
+        number, positions = self.member.commit()
+        self.number = number or self.number
+        told = []
+        for position in positions:
+            seen = "".join(f" seen {at}x{count}" for at, count in position.deliveries.items())
+            told.append(f"{position.segment}@{position.generation} to {position.offset}{seen}")
+        return ", ".join(told) or "nothing"
+
+    def is_answered(self, *refused: int) -> str:
+        """The coordinator kept the commit, but for these segments."""
+        return self._told(self.member.answer(self.number, dict.fromkeys(refused, "not yours")))
+
+    def loses_its_stream(self) -> None:
+        self.member.holdings.commits.lost()
+
+    def is_over(self) -> str:
+        return self._told(self.member.holdings.end())
+
+    def _told(self, instructions: Instructions[Keys, Record]) -> str:
+        told = [f"stop {each.segment}@{each.generation}" for each in instructions.stop]
+        told += [f"release {segment}@{generation}" for segment, generation in instructions.release.items()]
+        told += [f"begin {each.segment}@{each.generation}" for each in instructions.begin]
+        for each in instructions.begin:
+            self.ends.pop(each.segment, None)
+        return ", ".join(told) or "nothing"
+
+    # --- records ----------------------------------------------------------------------------------------------------
+
+    def takes(self, count: int = 1_000) -> str:
+        """The user asks for records one by one, until there is none, or for so many."""
+        taken: list[Record] = []
+        while len(taken) < count and (record := self.member.take()) is not None:
+            taken.append(record)
+        return self._names(taken)
+
+    def takes_rows(self) -> str:
+        """The user asks for a batch."""
+        return self._names(self.member.take_rows())
+
+    def handlers_begin(self) -> None:
+        self.member.dispatch.hand_to_handlers(True, self.member.now)
+
+    def handlers_stop(self) -> None:
+        self.member.dispatch.hand_to_handlers(False, self.member.now)
+
+    def handlers_take(self, count: int = 1_000) -> str:
+        """So many handlers are free."""
+        taken: list[Record] = []
+        while len(taken) < count and (record := self.member.take_for_handler()) is not None:
+            taken.append(record)
+        return self._names(taken)
+
+    def acks(self, names: str) -> None:
+        for name in names.split():
+            self.member.ack(self.taken[name])
+
+    def acks_rows(self, offsets: range, segment: int = 0) -> None:
+        self.member.dispatch.ack(segment, offsets)
+
+    def nacks(self, names: str, delay_s: float = 0.0) -> None:
+        for name in names.split():
+            self.member.refuse(self.taken[name], delay_s)
+
+    def handler_returns(self, name: str) -> None:
+        self.member.handler_ended(self.taken[name])
+
+    def handler_raises(self, name: str, delay_s: float = 0.0) -> None:
+        self.member.refuse(self.taken[name], delay_s, "ValueError: no")
+        self.member.handler_ended(self.taken[name])
+
+    def waits(self, seconds: float) -> None:
+        self.member.now += seconds
+
+    def gives_up(self) -> str:
+        """What is on its way to the dead-letter topic."""
+        told = [f"{_name(each.record)} after {each.deliveries}: {each.reason}" for each in self.member.given_up]
+        return ", ".join(told) or "nothing"
+
+    def letter_is_kept(self) -> None:
+        self.member.keep_letter()
+
+    def _names(self, records: list[Record]) -> str:
+        self.taken |= {_name(record): record for record in records}
+        return " ".join(map(_name, records)) or "nothing"
+
+    # --- looks ------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_out(self) -> str:
+        """Which of what the user took is out, as rows would be refused."""
+        dispatch = self.member.dispatch
+        out = {
+            (segment, offset)
+            for segment in dispatch.assigned
+            for _, offsets in dispatch.out_among(segment, range(1_000))
+            for offset in offsets
+        }
+        names = [name for name, record in self.taken.items() if (record.origin.assigned.segment, record.offset) in out]
+        return " ".join(sorted(names)) or "nothing"
+
+    @property
+    def left(self) -> int | None:
+        return self.member.dispatch.left
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether rows have to wait for acknowledgements."""
+        return self.member.dispatch.unacked.check()
+
+
+def _name(record: Record) -> str:
+    segment = record.origin.assigned.segment
+    name = f"{record.key.decode() if record.key else '-'}{record.offset}"
+    return name if segment == 0 else f"{segment}/{name}"

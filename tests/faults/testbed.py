@@ -1,0 +1,83 @@
+"""Where faults happen, and who may be hurt."""
+
+import random
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tests.faults.machines.cluster import Cluster, Node
+from tests.faults.users.members import Members
+
+
+@dataclass(slots=True)
+class FaultTestbed:
+    """Where faults happen."""
+
+    cluster: Cluster
+    topics: Sequence[str]
+    """Of native users."""
+    kafka_topics: Sequence[str]
+    """Of users with Kafka's clients: the segments of their partitions are never split or merged."""
+    groups: Sequence[Members]
+    """Those with members; none if the episode is about something else."""
+    kafka_group: str
+    """Name of the group of Kafka's clients; "" if there is none."""
+    rng: random.Random
+    say: Callable[[str], None]
+    exits: list[str] = field(default_factory=list)
+    """Brokers that did not stop as they should: each a sentence."""
+    unfit: list[str] = field(default_factory=list)
+    """Roles that nobody had, so that somebody else was hurt."""
+    changes: int = 0
+    """Splits, merges and moves that were made."""
+
+    @property
+    def all_topics(self) -> list[str]:
+        return [*self.topics, *self.kafka_topics]
+
+    async def terminate(self, node: Node) -> None:
+        """Send SIGTERM and wait for the end: status 0, unless SIGKILL of another fault was faster, or the broker was
+        still importing its modules."""
+        expected = {0, -signal.SIGKILL}
+        if not self.cluster.stops_cleanly(node):
+            expected.add(-signal.SIGTERM)
+        try:
+            status = await self.cluster.terminate(node)
+        except TimeoutError:
+            self.exits.append(f"{node} does not end on SIGTERM: {self.cluster.log_end(node)}")
+            return
+        if status not in expected:
+            self.exits.append(f"{node} ended with {status} after SIGTERM: {self.cluster.log_end(node)}")
+
+    async def victim(self, what: str, place: int, *, leader: bool | None = None) -> Node:
+        """Who has this role, see ``some``; any broker if nobody has it."""
+        node = await self.some(place, leader=leader)
+        if node is None:
+            self.unfit.append(what)
+            node = self.some_node()
+        return node
+
+    async def leading(self) -> Node:
+        """Who leads; any broker if nobody does."""
+        node = await self.cluster.leader()
+        if node is None:
+            self.unfit.append("the leader")
+            node = self.some_node()
+        return node
+
+    async def some(self, place: int, *, leader: bool | None = None) -> Node | None:
+        """A running broker with this role (0 primary, 1 follower) in a topic; with ``leader`` the leader, or not it."""
+        leading = await self.cluster.leader()
+        for topic in self.rng.sample(self.all_topics, len(self.all_topics)):
+            for node in await self.cluster.replicas(topic, place):
+                if (leader is None or (node is leading) is leader) and node.pid is not None and not node.is_frozen:
+                    return node
+        return None
+
+    def some_node(self) -> Node:
+        """Any broker that runs, or any at all."""
+        return self.rng.choice([n for n in self.cluster.nodes if n.pid is not None] or self.cluster.nodes)
+
+
+Fault: TypeAlias = Callable[[FaultTestbed], Awaitable[None]]

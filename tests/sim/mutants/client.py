@@ -1,0 +1,148 @@
+"""Deliberately broken variants of what clients are promised, and of the schema's adoption."""
+
+import sys
+from bisect import insort
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seaweedmq import errors
+from seaweedmq.broker.leader import topic_creator
+from seaweedmq.broker.leader.schema_adopter import SchemaAdopter
+from seaweedmq.broker.serve.appender import Appender
+from seaweedmq.client.group.assignment_lease import AssignmentLease
+from seaweedmq.client.publish import framing, outbox
+from seaweedmq.client.publish.outgoing_frame import FrameOutcome
+from seaweedmq.client.publish.rows import Rows
+from seaweedmq.client.publish.send_window import SendWindow
+from seaweedmq.client.subscribe.subscriber import Subscriber
+from seaweedmq.client.subscribe.topic_reader import TopicReader
+from seaweedmq.codec.frame import split_frames
+from seaweedmq.codec.payload.batch import decode_frame
+from seaweedmq.codec.slots import slots_of
+from seaweedmq.core.member.redelivery import KeyOrder
+from seaweedmq.model.publish import PublishSealed
+from seaweedmq.model.ring import WHOLE_RING
+from seaweedmq.model.topic import TopicName
+from tests.sim.mutants.mutants import Break
+
+
+def raise_kept_errors_again(patch: pytest.MonkeyPatch) -> None:
+    """A kept error is raised itself, every time: its traceback grows, and keeps what was refused in memory."""
+    fresh = errors.fresh
+    for module in [m for name, m in sys.modules.items() if name.startswith("seaweedmq.")]:
+        if getattr(module, "fresh", None) is fresh:
+            patch.setattr(module, "fresh", lambda error: error)
+
+
+def adopt_by_what_is_committed(patch: pytest.MonkeyPatch) -> None:
+    """A topic gets its schema if nothing of it is committed, whatever is on its way."""
+
+    async def adopt(schema_adopter: Any, name: TopicName, schema: bytes) -> Any:
+        topic = schema_adopter._metadata.topic(name)
+        if topic.schema is not None:
+            return schema_adopter._metadata.view.revision
+        return await schema_adopter._write(replace(topic, schema=schema))
+
+    patch.setattr(SchemaAdopter, "adopt", adopt)
+
+
+def take_plain_frames_while_a_schema_is_adopted(patch: pytest.MonkeyPatch) -> None:
+    """A primary says where its segments end, and goes on."""
+
+    async def decided(appender: Any, version: int) -> None:
+        return None
+
+    patch.setattr(Appender, "_schema_decided", decided)
+
+
+def read_waiting_frames_by_the_new_schema(patch: pytest.MonkeyPatch) -> None:
+    """A plain frame that is to be routed again is taken for one of the schema that the topic got meanwhile."""
+
+    def again(box: Any, frame: Any) -> Any:
+        stored = next(split_frames(frame.data, verify=False))
+        columns = decode_frame(stored, box.schema)
+        header = stored.header
+        return box._queue(Rows(columns, header.flags, header.timestamp_min, frame.positions, frame.promise))
+
+    patch.setattr(outbox.Outbox, "_again", again)
+
+
+def send_again_the_newest_first(patch: pytest.MonkeyPatch) -> None:
+    """What a sealed segment did not keep goes to its successors in the wrong order."""
+    sealed = SendWindow.sealed
+
+    def reversed_by_frame(window: SendWindow, answer: PublishSealed) -> list[FrameOutcome]:
+        return sealed(window, answer)[::-1]
+
+    patch.setattr(SendWindow, "sealed", reversed_by_frame)
+
+
+def deliver_after_standing_still(patch: pytest.MonkeyPatch) -> None:
+    """A member that was frozen goes on with what it had been assigned."""
+    patch.setattr(
+        AssignmentLease,
+        "until",
+        property(lambda assignment_lease: float("inf"), lambda assignment_lease, until: None),
+        raising=False,
+    )
+
+
+def hold_back_what_comes_first(patch: pytest.MonkeyPatch) -> None:
+    """A record waits while any other of its key does, also a later one."""
+    offer = KeyOrder.offer
+
+    def offer_behind_all(order: KeyOrder, key: bytes | None, offset: int) -> bool:
+        line = None if key is None else order._lines.get(key)
+        if line is None:
+            return offer(order, key, offset)
+        insort(line.offsets, offset)
+        if line.offsets[0] == offset:
+            order._push(key, line)
+        return False
+
+    patch.setattr(KeyOrder, "offer", offer_behind_all)
+
+
+def read_only_the_partitions_of_the_beginning(patch: pytest.MonkeyPatch) -> None:
+    """A subscriber never looks whether there are more."""
+    patch.setattr(Subscriber, "_on_description", TopicReader._on_description)
+
+
+def choose_partitions_by_the_ring(patch: pytest.MonkeyPatch) -> None:
+    """A key goes to the partition where the ring's slots would have it, and not to Kafka's."""
+    patch.setattr(framing, "partitions_of", lambda keys, partitions: slots_of(keys) % np.uint16(partitions))
+
+
+def choose_again_among_more_partitions(patch: pytest.MonkeyPatch) -> None:
+    """What waited for a partition that was moved goes where its key belongs by now."""
+    rows_of_frame = framing.rows_of_frame
+    patch.setattr(outbox, "rows_of_frame", lambda frame, schema, ring: rows_of_frame(frame, schema, WHOLE_RING))
+
+
+def give_added_partitions_ids_twice(patch: pytest.MonkeyPatch) -> None:
+    """What comes after partitions that were added gets the ids of theirs."""
+    with_partitions = topic_creator.with_partitions
+
+    def again(topic: Any, partitions: int, **more: Any) -> Any:
+        change = with_partitions(topic, partitions, **more)
+        return replace(change, topic=replace(change.topic, next_segment=topic.next_segment))
+
+    patch.setattr(topic_creator, "with_partitions", again)
+
+
+BROKEN: tuple[Break, ...] = (
+    read_only_the_partitions_of_the_beginning,
+    choose_partitions_by_the_ring,
+    choose_again_among_more_partitions,
+    give_added_partitions_ids_twice,
+    raise_kept_errors_again,
+    adopt_by_what_is_committed,
+    take_plain_frames_while_a_schema_is_adopted,
+    read_waiting_frames_by_the_new_schema,
+    send_again_the_newest_first,
+    deliver_after_standing_still,
+    hold_back_what_comes_first,
+)

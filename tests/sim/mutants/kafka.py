@@ -1,0 +1,160 @@
+"""Broken variants of what Kafka's clients rely on."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from seaweedmq.broker.local import LocalPartition
+from seaweedmq.broker.serve.inherited_producers import InheritedProducers
+from seaweedmq.core.kafka.classic_events import GroupError
+from seaweedmq.core.kafka.classic_group import ClassicGroup
+from seaweedmq.core.kafka.shard_state import GroupShard
+from seaweedmq.core.lineage import predecessor_chain
+from seaweedmq.kafka.admin.cursors import CursorKey, Cursors
+from seaweedmq.kafka.data import partition_reader
+from seaweedmq.kafka.data.produce import ProduceHandlers
+from seaweedmq.kafka.groups.classic import committed_offsets
+from seaweedmq.kafka.metadata.nodes import Nodes
+from seaweedmq.kafka.metadata.partition_lookup import PartitionLookup
+from seaweedmq.kafka.shard import Shard
+from seaweedmq.kafka.shard_log import ShardLog
+from seaweedmq.kafka.wire.connection import Connection
+from seaweedmq.model.kafka_groups import OffsetRecord
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+def forget_kafka_producers_at_the_seal(patch: pytest.MonkeyPatch) -> None:
+    """A successor knows no producer, and lets each begin anywhere."""
+
+    async def nothing(inherited: Any, header: Any) -> None:
+        """Ask nobody."""
+
+    patch.setattr(InheritedProducers, "learn", nothing)
+
+
+def ask_the_last_segment_alone(patch: pytest.MonkeyPatch) -> None:
+    """Who sent nothing to it has sent nothing ever."""
+    patch.setattr(predecessor_chain, "GENERATIONS_MAX", 1)
+
+
+def acknowledge_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    """A producer hears that its batch is kept as soon as it is appended."""
+
+    async def at_once(room: Any, outcome: Any, deadline: float) -> Any:
+        return outcome
+
+    patch.setattr(ProduceHandlers, "_settle", at_once)
+
+
+def answer_whoever_is_ready_first(patch: pytest.MonkeyPatch) -> None:
+    """A reply goes out when it is there, whatever was asked before it."""
+    filled = Connection.filled
+
+    def at_once(connection: Any, size_bytes: int) -> None:
+        connection._slots = deque(sorted(connection._slots, key=lambda slot: not slot.is_filled))
+        filled(connection, size_bytes)
+
+    patch.setattr(Connection, "filled", at_once)
+
+
+def go_on_with_any_cursor(patch: pytest.MonkeyPatch) -> None:
+    """A reader of the segment goes on, wherever it stands."""
+    take = Cursors.take
+
+    def any_of_the_segment(cursors: Any, key: CursorKey) -> Any:
+        found = (other for other in cursors._idle if other[:2] == key[:2])
+        return take(cursors, next(found, key))
+
+    patch.setattr(Cursors, "take", any_of_the_segment)
+
+
+def stamp_what_the_batch_says(patch: pytest.MonkeyPatch) -> None:
+    """The leader epoch of batches is the same for ever."""
+    patched_head = partition_reader.patched_head
+    patch.setattr(partition_reader, "patched_head", lambda payload, base, epoch: patched_head(payload, base, 0))
+
+
+def answer_consumers_of_any_epoch(patch: pytest.MonkeyPatch) -> None:
+    """Whoever leads believes to be the last, whatever the client knows."""
+    patch.setattr(PartitionLookup, "_check_epoch", lambda partitions, topic, slot, epoch: None)
+
+
+def answer_before_it_is_appended(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator says what it is about to append."""
+
+    def at_once(shard: Any, more: Any) -> None:
+        shard._say(more.answers)
+        shard._round.pairs += more.pairs
+        shard._work.fire()
+
+    patch.setattr(Shard, "_settle", at_once)
+
+
+def answer_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator says what it has appended."""
+
+    async def append(shard: Any, pairs: Any) -> None:
+        await shard._log.append(pairs, shard._env.wall_us())
+
+    patch.setattr(Shard, "_write", append)
+
+
+def coordinate_though_others_may(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator does not ask itself whether there is another one by now."""
+    patch.setattr(LocalPartition, "is_sure", True)
+
+
+def load_the_open_segment_alone(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator knows nothing of what was written before its segment."""
+
+    async def start(shard_log: Any) -> int:
+        return int(shard_log.partition.segment.start_offset)
+
+    patch.setattr(ShardLog, "_start", start)
+
+
+def leave_offsets_out_of_snapshots(patch: pytest.MonkeyPatch) -> None:
+    """What lies below a snapshot goes, and not all of it is in there."""
+    snapshot = GroupShard.snapshot
+
+    def members_alone(state: Any) -> Iterator[Any]:
+        return (record for record in snapshot(state) if not isinstance(record, OffsetRecord))
+
+    patch.setattr(GroupShard, "snapshot", members_alone)
+
+
+def let_any_generation_commit(patch: pytest.MonkeyPatch) -> None:
+    """Who was a member may go on committing."""
+    patch.setattr(ClassicGroup, "commit_error", lambda group, commit: GroupError.NONE)
+
+
+def send_away_who_asks_where_to_begin(patch: pytest.MonkeyPatch) -> None:
+    """Who asks a broker that has the group no more for offsets hears that, and nothing of the partitions."""
+    patch.setattr(committed_offsets, "_not_settled", lambda *_: [])
+
+
+def show_none_but_who_is_registered(patch: pytest.MonkeyPatch) -> None:
+    """Clients are shown the brokers that live, and nobody in a moment without any."""
+    patch.setattr(Nodes, "shown", lambda nodes: nodes.live())
+
+
+BROKEN: tuple[Break, ...] = (
+    forget_kafka_producers_at_the_seal,
+    ask_the_last_segment_alone,
+    acknowledge_before_the_commit,
+    answer_whoever_is_ready_first,
+    go_on_with_any_cursor,
+    stamp_what_the_batch_says,
+    answer_consumers_of_any_epoch,
+    answer_before_it_is_appended,
+    answer_before_it_is_committed,
+    coordinate_though_others_may,
+    load_the_open_segment_alone,
+    leave_offsets_out_of_snapshots,
+    let_any_generation_commit,
+    send_away_who_asks_where_to_begin,
+    show_none_but_who_is_registered,
+)
