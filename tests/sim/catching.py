@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.sim import broken
+from tests.sim import mutants
 from tests.sim.mutants.mutants import DATA_RULES, MUTANTS, Break
 from tests.sim.watchdog import PATIENCE, TooSlow, watched
 from tests.sim.workers import Died, play_in_processes
@@ -19,11 +19,11 @@ BLOCK = 10
 
 
 def every_mutant() -> dict[str, Break]:
-    """By name: those of ``broken.mutants`` and of every module beside it."""
+    """By name: those of ``mutants.mutants`` and of every module beside it."""
     found = dict(MUTANTS)
-    for module in sorted(m.name for m in pkgutil.iter_modules(broken.__path__) if m.name != "mutants"):
+    for module in sorted(m.name for m in pkgutil.iter_modules(mutants.__path__) if m.name != "mutants"):
         found |= {
-            variant.__name__: variant for variant in importlib.import_module(f"{broken.__name__}.{module}").BROKEN
+            variant.__name__: variant for variant in importlib.import_module(f"{mutants.__name__}.{module}").BROKEN
         }
     return found
 

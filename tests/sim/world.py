@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.sim.users.schema_adopter import Adoption
-
 from seaweedmq.broker.broker import Broker
 from seaweedmq.codec.documents import lineage_from_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT
@@ -37,6 +35,7 @@ from tests.sim.rules.served import SERVED_S_MAX, unserved
 from tests.sim.rules.watch import SAMPLE_S, InsideWatch
 from tests.sim.scenario import RUN_S_MAX, Scenario, TopicPlan
 from tests.sim.themes.every import scenario_of
+from tests.sim.users.adoption import Adoption
 from tests.sim.users.group import Group
 from tests.sim.users.kafka import KafkaProducer
 from tests.sim.users.kafka_group import KafkaGroup

@@ -31,7 +31,7 @@ from seaweedmq.model.calls import (
     ResetGroup,
     SplitSegment,
 )
-from seaweedmq.model.group_record import Owner as SegmentOwner
+from seaweedmq.model.group_record import SegmentOwner
 from seaweedmq.model.groups import GroupAssignment, GroupOpen, GroupRequest
 from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind
 from seaweedmq.model.topic import TopicName

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from seaweedmq.client.group import finish as stop
+from seaweedmq.client.group import completion as stop
 from seaweedmq.client.group.completion import wait_finished
 from seaweedmq.errors import NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.description import TopicDescription

@@ -11,7 +11,7 @@ from typing import Literal
 
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.publish.futures import Sent as Sending
+from seaweedmq.client.publish.futures import RecordFuture as Sending
 from seaweedmq.errors import Closed, DeadlineExceeded, SeaweedMQError, Unavailable
 from tests.faults.users.group import Group, acknowledged, briefly
 from tests.faults.users.member import PADDING

@@ -15,7 +15,7 @@ from seaweedmq.core.lineage import predecessor_chain
 from seaweedmq.kafka.admin.cursors import CursorKey, Cursors
 from seaweedmq.kafka.data import partition_reader
 from seaweedmq.kafka.data.produce import ProduceHandlers
-from seaweedmq.kafka.groups.classic import committed_offsets
+from seaweedmq.kafka.groups import committed_offsets
 from seaweedmq.kafka.metadata.nodes import Nodes
 from seaweedmq.kafka.metadata.partition_lookup import PartitionLookup
 from seaweedmq.kafka.shard import Shard

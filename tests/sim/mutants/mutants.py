@@ -113,7 +113,9 @@ def commit_before_fsync(patch: pytest.MonkeyPatch) -> None:
 
 def believe_files_while_a_replica_lives(patch: pytest.MonkeyPatch) -> None:
     """Whatever happens to a segment, its files are taken for all there is."""
-    patch.setattr(sealer, "whom_to_ask", lambda segment, live: SealCandidates(primary=None, followers=(), files=True))
+    patch.setattr(
+        sealer, "seal_candidates", lambda segment, live: SealCandidates(primary=None, followers=(), files=True)
+    )
 
 
 def seal_from_files_without_fsync(patch: pytest.MonkeyPatch) -> None:

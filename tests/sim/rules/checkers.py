@@ -12,7 +12,7 @@ from seaweedmq.codec import keys
 from seaweedmq.codec.group_metadata import committed_from_json, group_from_json
 from seaweedmq.codec.metadata import broker_from_json, segment_from_json, topic_from_json
 from seaweedmq.model.group_record import GroupRecord
-from seaweedmq.model.group_record import Owner as GroupOwner
+from seaweedmq.model.group_record import SegmentOwner as GroupOwner
 from seaweedmq.model.ring import covers_ring
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import Topic, TopicName

@@ -13,7 +13,7 @@ from seaweedmq.client.subscribe.messages import Message
 from seaweedmq.codec import keys
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.group_record import GroupRecord
-from seaweedmq.model.group_record import Owner as Ownership
+from seaweedmq.model.group_record import SegmentOwner as Ownership
 from seaweedmq.model.groups import GroupCommit, GroupCommitted, GroupLeave, GroupOpen
 from seaweedmq.model.topic import TopicName
 from tests.sim.machines.loop import Owner
