@@ -23,7 +23,7 @@ from benchmarks.contest.table import BEGIN, END, ROWS, markdown, put
 from tests.support import contest as work
 
 ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"
+README = ROOT / "benchmarks" / "README.md"
 COMMITTED = ROOT / "benchmarks" / "results" / "peers.json"
 
 

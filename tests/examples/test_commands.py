@@ -40,7 +40,7 @@ COMMANDS = {PUBLISH_JANUARY, STREAM, PUBLISH_FEBRUARY, COUNT, PLOT, WRITE_PIPELI
 EXAMPLES = publish_flights, flights_streaming, backfill_then_live, plot_delays, declarative
 PIPELINE_S = 280
 """A run of the pipeline takes less than a minute where it is alone, and begins with a JVM and a server in it."""
-README = Path(__file__).parents[2] / "README.md"
+README = Path(__file__).parents[2] / "seaweedmq" / "spark" / "README.md"
 TWO_MONTHS = 51_955
 """Flights of January and February."""
 
