@@ -156,8 +156,8 @@ class Deletion:
     name: TopicName
     uid: int
     primaries: tuple[str, ...] = ()
-    """Broker ids of the primaries of its open segments, which may acknowledge records until they learn of the deletion,
-    and of the coordinators of Kafka groups, which may commit offsets.
+    """Broker ids of the primaries of its open segments, which may acknowledge records until they learn of the deletion.
+    Also those of the coordinators of Kafka groups, which may commit offsets.
     """
 
 
@@ -206,8 +206,8 @@ class Topic:
     configs: Configs = ()
     """Settings by name without a field of their own. A topic keeps any name; ``settings`` has the effective values."""
     low_watermarks: tuple[int, ...] = ()
-    """Offset of each partition below which records were deleted manually; 0 for partitions beyond the end. Etcd keeps
-    them apart, see ``LowWatermarks``.
+    """Offset of each partition below which records were deleted manually; missing partitions at the end have 0. Etcd
+    keeps them apart, see ``LowWatermarks``.
     """
 
     @property

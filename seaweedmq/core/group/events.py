@@ -23,7 +23,7 @@ class GroupLimits:
     rebalance_delay_s: float
     members_max: int
     detection_s: float
-    """Longest time until both ends of a broken connection detect it; one end may detect it at once, the other only at
+    """Longest time until both ends of a broken connection detect it. One end may detect it at once, the other only at
     the end of this time.
     """
 

@@ -249,9 +249,9 @@ class ClassicGroup:
     # --- offsets ------------------------------------------------------------------------------------------------------
 
     def commit_error(self, commit: CommitOffsets) -> GroupError:
-        """Return whether the sender may commit.
+        """Return the error of a commit, ``NONE`` if allowed.
 
-        A member may in its generation; any client may while the group is empty.
+        A member may commit in its generation; any client may while the group is empty.
         """
         if self.state is DEAD:
             return GroupError.COORDINATOR_NOT_AVAILABLE

@@ -203,7 +203,7 @@ def growth_bytes(topic: str, metadata: str, before: OffsetValue | None) -> int:
 
 
 def deletion_error(group: ClassicGroup) -> GroupError:
-    """Return whether offsets may be deleted.
+    """Return the error of deleting offsets of a group, ``NONE`` if allowed.
 
     The group must be empty, or its members must name the topics that they read.
     """

@@ -15,7 +15,7 @@ class Deadlines:
     """A set of deadlines, one per key.
 
     A heartbeat postpones a session, which costs one lookup. The heap is updated when the earlier time arrives. It thus
-    holds at most one entry for each time that a deadline was set again or brought forward, and is swept when most
+    holds at most one entry for each time that a deadline was set again or brought forward. It is swept when most
     entries are void.
     """
 
