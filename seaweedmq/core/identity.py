@@ -1,10 +1,10 @@
-"""The decision whether a broker may serve: whether its etcd and its storage belong together, and are of the same time.
+"""The decision whether a broker may serve: whether its etcd and its storage belong together, and to the same time.
 
 | etcd | storage | decision |
 |---|---|---|
 | no key, no topics | no marker, no topics | a new cluster: create both |
 | no key, topics | no marker, topics | written by a build without markers: create both |
-| no key, no topics | marker, no topics | a creation that was interrupted: create the key |
+| no key, no topics | marker, no topics | an interrupted creation: create the key |
 | no key, no topics | topics | refuse: etcd was lost |
 | no key, topics | marker | refuse: etcd was restored from before the key |
 | key or topics | no marker | refuse: the storage is not mounted |
@@ -28,7 +28,7 @@ class EtcdState:
 
     identity: ClusterIdentity | None
     revision: int
-    """Revision at which the leader last noted that the storage has seen this etcd; the current one if it never did."""
+    """Revision at which the leader last noted that the storage has seen this etcd; otherwise the current one."""
     has_topics: bool
 
 
@@ -50,12 +50,15 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create what is missing of marker and key, then decide again: another broker may do the same."""
+    """Create the missing marker or key, then decide again.
+
+    Another broker may do the same.
+    """
 
     marker: StorageMarker | None
-    """The marker to create; None: there is one."""
+    """Marker to create; None: there is one."""
     cluster_id: str
-    """The cluster id of the key to create; the storage's marker wins if another broker was first."""
+    """Cluster id of the key to create; the storage's marker wins if another broker was first."""
     generation: int
 
 
@@ -64,14 +67,17 @@ class Refuse:
     """Serve nothing."""
 
     reason: str
-    """Sentence that names what is missing and the remedy."""
+    """Sentence with the cause and the remedy."""
 
 
 Decision: TypeAlias = Join | Create | Refuse
 
 
 def decide(etcd: EtcdState, storage: StorageState, *, new_id: str) -> Decision:
-    """Decide whether to serve. ``new_id`` is the id of the cluster, should it be a new one."""
+    """Decide whether to serve.
+
+    ``new_id`` is the id of the cluster, should it be a new one.
+    """
     marker, key = storage.marker, etcd.identity
     if marker is not None and marker.format != STORAGE_FORMAT:
         return Refuse(

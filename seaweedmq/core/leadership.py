@@ -1,26 +1,26 @@
-"""The campaign for the leader lock, as a pure state machine: events and time go in, the next thing to do comes out.
+"""The campaign for the leader lock, as a pure state machine: events and time go in, the next action comes out.
 
-The lock is one key under the broker's lease, made if absent. At any time exactly one thing is under way:
+The lock is one key under the broker's lease, created if absent. Exactly one action is in progress at any time:
 
-| doing | event | then |
+| action | event | result |
 |---|---|---|
-| ask | it is ours | lead with its revision; watch it |
-| ask | another's | do not lead; watch it |
-| ask | it is free (gone between asking and looking) | ask |
-| ask, watch | etcd did not answer | pause; who led goes on, as long as the session lives |
-| watch | it is free | do not lead; ask |
+| ask | held by this broker | lead with its revision; watch it |
+| ask | held by another | do not lead; watch it |
+| ask | free (deleted between creating and reading) | ask |
+| ask, watch | etcd did not answer | pause; a leader continues as long as its session lives |
+| watch | free | do not lead; ask |
 | watch, pause | ``until`` has passed | ask |
-| any | session over | do not lead; stop for good |
+| any | session over | do not lead; stop permanently |
 
-A leader watches its own lock too, so it notices when someone else deletes it. ``until`` while watching is 2.5 x TTL
-away: whatever a watch may miss is found out by then.
+A leader also watches its own lock, so it notices a deletion by another process. ``until`` of a watch is 2.5 x TTL away:
+by then the campaign detects any change that a watch missed.
 """
 
 from dataclasses import dataclass
 from typing import TypeAlias
 
 WATCH_TTLS = 2.5
-"""Lease TTLs after which the lock is looked at again in any case."""
+"""Lease TTLs after which the lock is read again in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +44,22 @@ class LockFree:
 
 @dataclass(frozen=True, slots=True)
 class StoreUnavailable:
-    """etcd did not answer, or the watch broke. ``pause_s`` is how long to wait, drawn by the caller."""
+    """etcd did not answer, or the watch broke.
+
+    ``pause_s`` is the length of the pause, drawn by the caller.
+    """
 
     pause_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """``until`` of the last action has come."""
+    """The time ``until`` of the last action."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The session is over."""
+    """The end of the session."""
 
 
 Event: TypeAlias = LockHeld | LockHeldByOther | LockFree | StoreUnavailable | Tick | Ended
@@ -64,12 +67,18 @@ Event: TypeAlias = LockHeld | LockHeldByOther | LockFree | StoreUnavailable | Ti
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Make the lock if it is absent, else look whose it is. Ends with Ours, Anothers, Free or Unanswered."""
+    """Create the lock if it is absent, otherwise read its holder.
+
+    It ends with LockHeld, LockHeldByOther, LockFree or StoreUnavailable.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Wait for the lock to change after ``revision``, up to ``until``. Ends with Free, Unanswered or TimePassed."""
+    """Wait for a change of the lock after ``revision``, up to ``until``.
+
+    It ends with LockFree, StoreUnavailable or Tick.
+    """
 
     revision: int
     until: float
@@ -77,33 +86,38 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Do nothing up to ``until``. Ends with TimePassed."""
+    """Do nothing up to ``until``; it ends with Tick."""
 
     until: float
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Nothing more is to be done, ever."""
+    """Do nothing permanently."""
 
 
 Action: TypeAlias = Ask | Watch | Pause | Stop
 
 
 class Campaign:
-    """One broker's campaign during one session. ``action`` is under way; its outcome goes into :meth:`handle`."""
+    """One broker's campaign during one session.
+
+    ``action`` is in progress; its outcome goes into :meth:`handle`.
+    """
 
     def __init__(self, ttl_s: float) -> None:
         self._ttl_s = ttl_s
         self.action: Action = Ask()
         self.revision: int | None = None
-        """Creation revision of our lock, while we hold it as far as we know."""
+        """Creation revision of the lock that this broker holds; None: it holds none as far as it knows."""
 
     def handle(self, event: Event, now: float) -> Action:
-        """Take the outcome of the action under way; return the next. ``now`` is in seconds on any steady clock.
+        """Handle the outcome of the current action and return the next one.
+
+        ``now`` is in seconds on any steady clock.
 
         Raises:
-            AssertionError: the event can not end the action under way: a fault in the caller.
+            AssertionError: If the event cannot end the current action: a fault in the caller.
         """
         match self.action, event:
             case _, Ended():
@@ -123,7 +137,7 @@ class Campaign:
             case Watch() | Pause(), Tick():
                 self.action = Ask()
             case action, _:
-                raise AssertionError(f"{event} can not end {action}")
+                raise AssertionError(f"{event} cannot end {action}")
         return self.action
 
     def _watch(self, revision: int, now: float) -> Watch:

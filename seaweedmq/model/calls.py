@@ -1,8 +1,8 @@
 """The unary calls of brokers, one frozen value each: ``await api.call(CreateTopic(spec))``.
 
-What a call answers is its type parameter. Who answers it stands in ``broker.api``, how it travels in ``rpc.topics``,
-``rpc.admin`` and ``rpc.cluster``. ``topic_uid`` is that of the topic that the caller means: NotFound if another one has
-its name by now; 0: whichever has it.
+The type parameter of a call is the type of its result. ``broker.api`` has the handlers; ``rpc.topics``, ``rpc.admin``
+and ``rpc.cluster`` encode the calls. ``topic_uid`` is the uid of the topic that the caller means: the call fails with
+NotFound if another topic has its name by now. 0 means any topic of this name.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Call(Generic[R_co]):
-    """A question to a broker that is answered with one ``R_co``."""
+    """A request to a broker with one ``R_co`` as its result."""
 
     __slots__ = ()
 
@@ -31,39 +31,59 @@ class Call(Generic[R_co]):
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic(Call[TopicDescription]):
+    """Create a topic.
+
+    Raises:
+        InvalidArgument: If the spec breaks a rule, or there is no room.
+        AlreadyExists: If there is such a topic.
+    """
+
     spec: TopicSpec
 
 
 @dataclass(frozen=True, slots=True)
 class CreateTopics(Call[tuple[TopicDescription, ...]]):
-    """Up to ``TOPICS_AT_ONCE_MAX`` topics, many a transaction. If one is refused, none is made; if etcd goes away in
-    the middle, those before it are there."""
+    """Create up to ``TOPICS_AT_ONCE_MAX`` topics, many per transaction.
+
+    If the broker rejects one, it creates none. If etcd fails in the middle, the topics before it exist.
+    """
 
     specs: tuple[TopicSpec, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AlterTopic(Call[TopicDescription]):
-    """Nothing to change: the topic as the leader knows it. StaleMetadata: it has changed, and was left alone."""
+    """Change the settings of a topic; an empty change returns the topic as the leader knows it.
+
+    Raises:
+        StaleMetadata: If the topic has changed since ``revision``; it stays as it is.
+    """
 
     name: TopicName
     change: TopicChange
     topic_uid: int = 0
     revision: int = 0
-    """Of the description that the change was made for; 0: whatever the topic is now."""
+    """Revision of the description that the change was made for; 0: any."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic(Call[None]):
+    """Delete a topic and its records."""
+
     name: TopicName
     topic_uid: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RaiseLowWatermark(Call[Mapping[int, int]]):
-    """Delete the records of partitions before an offset: partition -> offset. Answered with the low watermarks of these
-    partitions, which only rise: a lower offset than before changes nothing. InvalidArgument: the topic has no such
-    partition, or none at all. OutOfRange: an offset is above the high watermark, and nothing was changed."""
+    """Delete the records of partitions before an offset: partition -> offset.
+
+    Returns the low watermarks of these partitions. They only rise: a lower offset than before changes nothing.
+
+    Raises:
+        InvalidArgument: If the topic has no such partition, or none at all.
+        OutOfRange: If an offset is above the high watermark; nothing was changed.
+    """
 
     name: TopicName
     before: Mapping[int, int]
@@ -72,12 +92,16 @@ class RaiseLowWatermark(Call[Mapping[int, int]]):
 
 @dataclass(frozen=True, slots=True)
 class ListTopics(Call[tuple[Topic, ...]]):
-    """By name."""
+    """List the topics by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeTopic(Call[TopicDescription]):
-    """The topic with the segments that are asked for, of many sealed ones a page. NotFound."""
+    """Describe a topic and the selected segments, of many sealed ones one page.
+
+    Raises:
+        NotFound: If there is no such topic.
+    """
 
     name: TopicName
     which: SegmentSelection = ALL
@@ -87,35 +111,36 @@ class DescribeTopic(Call[TopicDescription]):
 AWAITED_AT_ONCE_MAX = 1_000
 """Topics of one call that waits for changes."""
 AWAIT_S_MAX = 10.0
-"""So long it may wait."""
+"""Longest wait of such a call, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwaitedTopic:
-    """A topic, and what the caller knows of it."""
+    """A topic, and the caller's last description of it."""
 
     name: TopicName
     topic_uid: int
     above: int
-    """``TopicDescription.revision`` of what the caller knows."""
+    """``TopicDescription.revision`` that the caller knows."""
     ids: tuple[int, ...] = ()
-    """Segments that the caller wants to hear of beside the open ones."""
+    """Segments whose changes the caller needs, besides the open ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpdatedTopics:
-    """What a broker tells of topics that somebody waits for."""
+    """The changes of awaited topics."""
 
     changed: tuple[TopicDescription, ...] = ()
-    """Newer than what the caller knows."""
+    """Descriptions that are newer than the caller's."""
     unknown: tuple[int, ...] = ()
-    """Uids of those that the broker does not know, or not any more. It may lag: whoever asks for such a topic is told
-    for sure."""
+    """Uids of topics that the broker does not know, or knows no longer. The broker may lag; a call for such a topic
+    gets a certain answer.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitTopics(Call[UpdatedTopics]):
-    """Which of the topics are newer than what the caller knows: as soon as one is, or after ``patience_s``."""
+    """Wait for a change of the topics, at most ``patience_s``, and return the newer descriptions."""
 
     topics: tuple[AwaitedTopic, ...]
     patience_s: float
@@ -123,7 +148,10 @@ class AwaitTopics(Call[UpdatedTopics]):
 
 @dataclass(frozen=True, slots=True)
 class AdoptSchema(Call[TopicDescription]):
-    """Give an empty topic the schema of its first table; the same schema again is no error."""
+    """Give an empty topic the schema of its first table.
+
+    The same schema again is not an error.
+    """
 
     name: TopicName
     schema: bytes
@@ -132,29 +160,33 @@ class AdoptSchema(Call[TopicDescription]):
 
 @dataclass(frozen=True, slots=True)
 class TopicStats(Call[tuple[SegmentStats, ...]]):
-    """Request for the figures of a topic's open segments, but those that cannot be recovered."""
+    """Return the statistics of a topic's open segments, except those that cannot be recovered."""
 
     name: TopicName
 
 
 @dataclass(frozen=True, slots=True)
 class GetClusterStatus(Call[ClusterStatus]):
-    """Brokers, their loads, and what the leader decided lately."""
+    """Return the brokers, their loads, and the recent decisions of the leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrainBroker(Call[None]):
-    """Move every segment away from a broker, by id or address, and give it no new ones."""
+    """Move every segment off a broker, by id or address, and give it no new ones."""
 
     broker: str
 
 
-# --- segments by hand: answered with the topic after the change. NotFound, InvalidArgument, StaleMetadata (not open)
+# --- manual changes of segments, which return the topic after the change --------------------------------------------
+# Errors: NotFound, InvalidArgument, StaleMetadata (the segment is not open).
 
 
 @dataclass(frozen=True, slots=True)
 class SplitSegment(Call[TopicDescription]):
-    """Cut a segment in two at slot ``at``, the first of the upper one; None: where its load halves."""
+    """Split a segment at slot ``at``, the first of the upper part.
+
+    None: the slot that halves its load.
+    """
 
     name: TopicName
     segment: int
@@ -163,7 +195,7 @@ class SplitSegment(Call[TopicDescription]):
 
 @dataclass(frozen=True, slots=True)
 class MergeSegments(Call[TopicDescription]):
-    """Make one segment of two neighbours."""
+    """Merge two neighboring segments into one."""
 
     name: TopicName
     first: int
@@ -172,7 +204,7 @@ class MergeSegments(Call[TopicDescription]):
 
 @dataclass(frozen=True, slots=True)
 class SealSegment(Call[TopicDescription]):
-    """Close a segment and open a successor of the same range, wherever there is room."""
+    """Seal a segment and open a successor of the same range on brokers with room."""
 
     name: TopicName
     segment: int
@@ -180,7 +212,7 @@ class SealSegment(Call[TopicDescription]):
 
 @dataclass(frozen=True, slots=True)
 class MoveSegment(Call[TopicDescription]):
-    """Give a segment's range to these brokers (ids or addresses), the primary first."""
+    """Move a segment's range to these brokers (ids or addresses), the primary first."""
 
     name: TopicName
     segment: int
@@ -189,7 +221,7 @@ class MoveSegment(Call[TopicDescription]):
 
 @dataclass(frozen=True, slots=True)
 class Rebalance(Call[tuple[Decision, ...]]):
-    """Do now what the balancer would do, without waiting for cool-downs; answered with what was decided."""
+    """Balance now, without waiting for cool-downs, and return the decisions."""
 
 
 # --- groups ---------------------------------------------------------------------------------------------------------
@@ -197,20 +229,30 @@ class Rebalance(Call[tuple[Decision, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class ListGroups(Call[tuple[GroupSummary, ...]]):
-    """One entry for each group and topic, by group, then topic."""
+    """List one entry for each group and topic, by group, then topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeGroup(Call[GroupDescription]):
-    """Members, owners, committed offsets and lag; NotFound."""
+    """Describe the members, owners, committed offsets and lag of a group.
+
+    Raises:
+        NotFound: If there is no such group.
+    """
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
 class ResetGroup(Call[GroupDescription]):
-    """Have the group read the topic from ``start``. NotFound; InvalidArgument while it has members, unless forced: then
-    they go on from there, too."""
+    """Reset a group to read the topic from ``start``.
+
+    With ``force``, members of the group also continue from there.
+
+    Raises:
+        NotFound: If there is no such group.
+        InvalidArgument: If the group has members and ``force`` is not set.
+    """
 
     group: str
     name: TopicName
@@ -220,7 +262,12 @@ class ResetGroup(Call[GroupDescription]):
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroup(Call[None]):
-    """Forget a group and all its offsets. NotFound; InvalidArgument while it has members, unless forced."""
+    """Delete a group and all its offsets.
+
+    Raises:
+        NotFound: If there is no such group.
+        InvalidArgument: If the group has members and ``force`` is not set.
+    """
 
     group: str
     force: bool = False
@@ -228,20 +275,32 @@ class DeleteGroup(Call[None]):
 
 @dataclass(frozen=True, slots=True)
 class ListKafkaGroups(Call[tuple[KafkaGroupSummary, ...]]):
-    """Of Kafka's consumers, by id. Unavailable: a coordinator could not be asked."""
+    """List the Kafka groups by id.
+
+    Raises:
+        Unavailable: If a coordinator does not answer.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeKafkaGroup(Call[KafkaGroupDescription]):
-    """Members, what each has, committed offsets and lag; NotFound."""
+    """Describe the members, assignments, committed offsets and lag of a Kafka group.
+
+    Raises:
+        NotFound: If there is no such group.
+    """
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
 class ResetKafkaGroup(Call[KafkaGroupDescription]):
-    """Have the group read the topic from ``start``. NotFound; InvalidArgument while it has members: these keep where
-    they are themselves."""
+    """Reset a Kafka group to read the topic from ``start``.
+
+    Raises:
+        NotFound: If there is no such group.
+        InvalidArgument: If the group has members: these keep their own positions.
+    """
 
     group: str
     name: TopicName
@@ -250,7 +309,12 @@ class ResetKafkaGroup(Call[KafkaGroupDescription]):
 
 @dataclass(frozen=True, slots=True)
 class DeleteKafkaGroup(Call[None]):
-    """Forget a group and all its offsets. NotFound; InvalidArgument while it has members."""
+    """Delete a Kafka group and all its offsets.
+
+    Raises:
+        NotFound: If there is no such group.
+        InvalidArgument: If the group has members.
+    """
 
     group: str
 
@@ -260,7 +324,7 @@ class DeleteKafkaGroup(Call[None]):
 
 @dataclass(frozen=True, slots=True)
 class LocalStats(Call[tuple[SegmentStats, ...]]):
-    """Of the open segments whose primary the called broker is."""
+    """Return the statistics of the open segments whose primary is the called broker."""
 
     name: TopicName
     topic_uid: int = 0
@@ -268,8 +332,10 @@ class LocalStats(Call[tuple[SegmentStats, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class LogEnds(Call[Mapping[int, int]]):
-    """Segment -> where it ends, committed or not, of the open segments whose primary the called broker is; answered
-    once it knows the metadata at ``revision``, and does as they say."""
+    """Return the end of the log, committed or not, of the open segments whose primary is the called broker.
+
+    The broker answers once it knows and applies the metadata at ``revision``.
+    """
 
     name: TopicName
     topic_uid: int
@@ -278,14 +344,14 @@ class LogEnds(Call[Mapping[int, int]]):
 
 @dataclass(frozen=True, slots=True)
 class Fence(Call[FenceReply]):
-    """Leader to follower: take nothing of an epoch below ``ref.epoch`` any more."""
+    """Reject frames of epochs below ``ref.epoch`` from now on: leader to follower."""
 
     ref: SegmentRef
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOut(Call[SealedLog]):
-    """Leader to a fenced follower: write what it holds to the storage and fsync it."""
+    """Write the held frames to the storage and flush them: leader to a fenced follower."""
 
     ref: SegmentRef
     end_offset: int
@@ -293,16 +359,19 @@ class WriteOut(Call[SealedLog]):
 
 @dataclass(frozen=True, slots=True)
 class Seal(Call[SealedLog]):
-    """Leader to primary: take nothing more, write and fsync everything, say where it ends."""
+    """Close the log, write and flush everything, and return its end: leader to primary."""
 
     ref: SegmentRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteProgress(Call[None]):
-    """How far a primary is: its followers may forget what is flushed. Fenced: the epoch is over.
+    """Report the progress of a primary, whose followers may drop flushed frames.
 
-    It does not travel on the replicate stream: there it would wait behind frames that wait for the memory it frees.
+    It is not part of the replicate stream. There it would wait behind frames that wait for the memory it frees.
+
+    Raises:
+        Fenced: If the epoch is over.
     """
 
     ref: SegmentRef
@@ -316,22 +385,26 @@ SUSPICIONS_AT_ONCE_MAX = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSuspicions(Call[None]):
-    """To the leader, which decides whether to seal: replicas of these segments can not reach another broker.
+    """Report that replicas of these segments cannot reach a broker; the leader decides whether to seal.
 
-    Fenced: none of them is open at its epoch any more.
+    Raises:
+        Fenced: If none of them is open at its epoch.
     """
 
     refs: tuple[SegmentRef, ...]
     suspect: str
-    """Broker id; "" when the segments have to be replaced, but nobody is to blame."""
+    """Broker id; "" if the segments need a replacement for another reason."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportEmptied(Call[None]):
-    """To the leader: sealed segments of a topic have no files left; it forgets them, if they were sealed long ago.
+    """Report sealed segments without files; the leader prunes those that were sealed long ago.
 
-    Reported again as long as they are known. NotFound: the topic was deleted.
+    Brokers repeat the report as long as the segments are known.
+
+    Raises:
+        NotFound: If the topic was deleted.
     """
 
     topic: TopicName

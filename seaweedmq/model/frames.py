@@ -1,8 +1,8 @@
-"""Frames on their way: one message of a stream carries several, or a piece of a large one.
+"""Frames in messages: one message of a stream carries several frames, or a piece of a large one.
 
-``rpc`` puts the values of this folder on the wire; the simulation passes them as they are. A frame too large for a
-message of its stream travels as ``FrameHead`` and then its payload in pieces, so that the receiver makes room before it
-takes the payload in.
+``rpc`` sends the values of this folder over the network; the simulation passes them as they are. A frame too large for
+a message of its stream is sent as ``FrameHead`` and then its payload in pieces. The receiver thus reserves memory
+before it reads the payload.
 """
 
 from dataclasses import dataclass
@@ -11,32 +11,38 @@ from typing import TypeAlias
 from seaweedmq.model.config import KIB
 
 PROTOCOL_VERSION = 3
-"""Of clients and brokers; another one is refused. Raised when one of the two would misunderstand the other."""
+"""Protocol version of clients and brokers; a broker rejects another one. It is raised when one of the two would
+misunderstand the other.
+"""
 
 
 SMALL_MESSAGE_BYTES = 64 * KIB
-"""Frames of one message that every stream may carry at any time; more needs memory that is set aside for it."""
+"""Bytes of frames in one message that every stream may carry at any time. More needs reserved memory."""
 
 
 LARGE_MESSAGE_BYTES = 1536 * KIB
-"""Most frames of one message to a broker; one frame of the 1 MiB that publishers aim for always fits."""
+"""Bytes of frames in one message to a broker; a frame of the publishers' target of 1 MiB always fits."""
 
 
 PIECE_BYTES = 1024 * KIB
-"""Most of a large frame's payload in one message."""
+"""Limit on the bytes of a large frame's payload in one message."""
 
 
 SENT_PIECE_BYTES = 256 * KIB
-"""Payload bytes of one message of a large frame, as this version sends it. Python and gRPC each copy a message in one
-step, for which the event loop waits: a message of ``PIECE_BYTES`` takes up to 2 ms where the memory is new."""
+"""Payload bytes in one message of a large frame, as this version sends it. Python and gRPC each copy a message in one
+step and block the event loop: a message of ``PIECE_BYTES`` takes up to 2 ms in new memory.
+"""
 
 
 Frames: TypeAlias = bytes | memoryview
-"""One or more frames back to back, whole."""
+"""One or more whole frames, back to back."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrameHead:
-    """The header of a frame whose payload follows in pieces, alone in messages of frames, before anything else."""
+    """The header of a frame whose payload follows in pieces.
+
+    The pieces follow before anything else, each alone in a message of frames.
+    """
 
     header: bytes

@@ -1,9 +1,10 @@
-"""Consumer groups: what members and the coordinator on the leader say to each other, and what administration sees.
+"""Consumer groups: messages between members and the coordinator on the leader, and their administration.
 
-A group reads one topic together; of several topics, each is shared out by itself. A member keeps one stream to the
-coordinator (through any broker) and is told, whenever that changes, the whole set of segments it should own. What is
-new in it, it begins to read; what is gone from it, it stops reading, commits, and reports as released; only then does
-another member get it. Every ownership carries the generation it was given in; a commit that names another is refused.
+A group reads one topic together; it divides the segments of each of several topics separately. A member keeps one
+stream to the coordinator, through any broker. On each change the coordinator sends it the complete set of segments that
+it should own. The member begins to read a new segment. It stops reading a missing one, commits, and reports the
+release; only then does another member get the segment. Every ownership carries the generation of its assignment; a
+commit with another one is rejected.
 """
 
 from collections.abc import Mapping
@@ -18,60 +19,69 @@ from seaweedmq.model.topic import TopicName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOpen:
-    """First message of a stream, also after a reconnect."""
+    """The first message of a stream, also after a reconnect."""
 
     group: str
     topic: TopicName
     member: str
-    """Chosen by the member, or by its user. A later incarnation of the same id fences the earlier."""
+    """Member id, chosen by the member or its user. A later incarnation of the same id fences the earlier."""
     incarnation: int
-    """Random 63 bits a subscriber: tells a reconnect from another subscriber of the same name."""
+    """Random 63 bits per subscriber: distinguishes a reconnect from another subscriber of the same name."""
     start: Start
-    """Where the group begins if it never read this topic; ignored otherwise."""
+    """Start of a group that never read this topic; ignored otherwise."""
     client: str
-    """Host and process, for people."""
+    """Host and process, for display."""
     held: Mapping[int, int]
-    """Segment -> generation of what this incarnation still reads; empty at first. What the member was told to let go
-    and does not hold any more counts as released: the report may have been lost with the last stream."""
+    """Segment -> generation of the segments that this incarnation still reads; empty at first. A revoked segment that
+    is missing counts as released: the report may have been lost with the last stream.
+    """
     topic_uid: int = 0
-    """Of the topic that the member means; 0: whichever has the name."""
+    """Uid of the topic that the member means; 0: any topic of this name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Everything of a segment below ``offset`` is dealt with."""
+    """A commit of one segment: the group has handled every record below ``offset``."""
 
     segment: int
     generation: int
-    """Of the ownership under which it was read."""
+    """Generation of the ownership under which the member read the segment."""
     offset: int
     deliveries: Mapping[int, int]
-    """Offset -> how often delivered, of records at or above ``offset`` that were delivered and refused before. Sparse,
-    at most ``DELIVERIES_KEPT_MAX``."""
+    """Offset -> number of deliveries of records at or above ``offset`` that were delivered and rejected before. Sparse,
+    at most ``DELIVERIES_KEPT_MAX``.
+    """
 
 
 DELIVERIES_KEPT_MAX = 1_000
+"""Offsets in the ``deliveries`` of a position."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupCommit:
-    """Answered by :class:`GroupCommitted` with the same number once it is in etcd, or by the end of the stream."""
+    """A commit of positions.
+
+    The reply is :class:`GroupCommitted` with the same number once the commit is in etcd, or the end of the stream.
+    """
 
     number: int
-    """Rises with each commit of a stream, from 1."""
+    """Number of the commit, which rises in a stream from 1."""
     positions: tuple[Position, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class GroupReleased:
-    """The member reads these no more, and has committed all it will. Segment -> generation of the ownership."""
+    """Released segments: segment -> generation of the ownership.
+
+    The member reads them no longer, and has committed all that it will.
+    """
 
     segments: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLeave:
-    """Last message: the member's segments are free at once."""
+    """The last message: the member's segments are free at once."""
 
 
 GroupRequest: TypeAlias = GroupOpen | GroupCommit | GroupReleased | GroupLeave
@@ -86,41 +96,52 @@ class Ownership:
     segment: int
     generation: int
     start: Start
-    """An offset once something was committed, else the group's start."""
+    """Committed offset, or the group's start before the first commit."""
     deliveries: Mapping[int, int]
-    """As committed last, see :class:`Position`."""
+    """Last committed deliveries, see :class:`Position`."""
     crashes: int
-    """How many owners in a row were lost without committing anything: counts as deliveries of the first record."""
+    """Consecutive owners that were lost without a commit; they count as deliveries of the first record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupAssignment:
-    """The whole of what the member should own from now on. An ownership (segment and generation) that was withdrawn
-    never comes back; the segment may, in a later generation."""
+    """The complete set of segments that a member should own.
+
+    A withdrawn ownership (segment and generation) never returns; the segment may, in a later generation.
+    """
 
     generation: int
-    """Of the group; rises with each change of owners."""
+    """Generation of the group, which rises with each change of owners."""
     owned: tuple[Ownership, ...]
     trust_s: float | None = None
-    """How long a member that hears nothing of the coordinator may believe this: others get nothing of it before. None:
-    the coordinator does not say."""
+    """Seconds for which the member may trust the assignment without hearing from the coordinator; other members get its
+    segments only later. None: the coordinator does not set it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class GroupCommitted:
+    """The reply to a commit."""
+
     number: int
     refused: Mapping[int, str]
-    """Segment -> why: it belongs to another generation now, or the offset lies beyond the end. The rest is kept."""
+    """Segment -> reason of its rejection: it belongs to another generation now, or the offset lies beyond the end. The
+    rest is committed.
+    """
 
 
 GroupReply: TypeAlias = GroupAssignment | GroupCommitted
-"""The stream ends with Fenced when another incarnation joined under the same id, or the member was thrown out."""
+"""Message of the coordinator. The stream ends with Fenced if another incarnation joined under the same id, or the group
+removed the member.
+"""
 
 # --- administration -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
+    """A member of a group, for display."""
+
     id: str
     client: str
     connected: bool
@@ -133,19 +154,20 @@ class SegmentLag:
 
     segment: int
     owner: str
-    """Member id, "" while nobody owns it."""
+    """Member id, "" without an owner."""
     committed: int | None
-    """None: nothing yet, reading begins at the group's start."""
+    """Committed offset. None: nothing yet, reading begins at the group's start."""
     end_offset: int
     """High watermark of an open segment, end of a sealed one."""
     lag_records: int
-    """What is committed by publishers and not by the group. Counts from the segment's start if nothing is committed,
-    although a group that began later will not read all of it."""
+    """Records that publishers have committed and the group has not. Without a commit it counts from the segment's
+    start, although a group that began later will not read all of it.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTopic:
-    """A group's reading of one topic."""
+    """A group's progress in one topic."""
 
     topic: TopicName
     generation: int
@@ -158,6 +180,8 @@ class GroupTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
+    """A group and its progress in each of its topics."""
+
     group: str
     topics: tuple[GroupTopic, ...]
 

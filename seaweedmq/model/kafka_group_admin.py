@@ -1,7 +1,7 @@
-"""Groups of Kafka's consumers as administration sees them. Beside them there are those of native subscribers.
+"""Administration of Kafka consumer groups, which exist beside those of native subscribers.
 
-A group's id is any text. Topics are named as elsewhere, ``namespace/name``, without being checked: what a consumer says
-that it was assigned is its own affair.
+A group's id is any text. Topics have their usual names, ``namespace/name``, which are not checked: a consumer may
+report any name in its assignment.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from seaweedmq.model.topic import TopicName
 
 
 class GroupKind(StrEnum):
-    """Whose members a group has."""
+    """The kind of a group's members."""
 
     NATIVE = "native"
     KAFKA = "kafka"
@@ -28,38 +28,40 @@ class KafkaGroupSummary:
 
     group: str
     state: str
-    """As Kafka's tools name it: ``Stable``, ``Empty``."""
+    """State in the names of Kafka's tools: ``Stable``, ``Empty``."""
     protocol_type: str
-    """``consumer``, ``connect``; empty: offsets alone, nobody ever joined."""
+    """``consumer``, ``connect``; empty: the group has only offsets, no member ever joined."""
     members: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaGroupMember:
+    """A member of a Kafka group, for display."""
+
     id: str
     instance: str
-    """Of a static member; else empty."""
+    """Instance id of a static member; empty for others."""
     client: str
     host: str
     partitions: tuple[TopicPartition, ...]
-    """What the group's leader gave it, as far as that can be read."""
+    """Assignment from the group's leader, as far as it is readable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaGroupOffset:
-    """Where the group goes on in one partition that it committed, or that a member has."""
+    """The group's position in one partition that it committed, or that a member has."""
 
     partition: TopicPartition
     owner: str
-    """Member id, "" while nobody has it."""
+    """Member id, "" without an owner."""
     committed: int | None
-    """None: nothing yet."""
+    """Committed offset. None: nothing yet."""
     end_offset: int | None
-    """High watermark; None: not known at the moment."""
+    """High watermark; None: unknown at the moment."""
 
     @property
     def lag_records(self) -> int | None:
-        """What is stored and not committed by the group; None: not known."""
+        """The records that are committed in the partition and not by the group; None: unknown."""
         if self.end_offset is None or self.committed is None:
             return None
         return max(0, self.end_offset - self.committed)
@@ -67,23 +69,27 @@ class KafkaGroupOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaGroupDescription:
+    """A Kafka group with its members and offsets."""
+
     group: str
     state: str
     protocol_type: str
     protocol: str
-    """How members share out; empty unless the group is stable."""
+    """Protocol of the assignment; empty unless the group is stable."""
     coordinator: str
-    """Broker id."""
+    """Broker id of the coordinator."""
     members: tuple[KafkaGroupMember, ...]
     offsets: tuple[KafkaGroupOffset, ...]
-    """By topic, then partition."""
+    """Positions by topic, then partition."""
 
 
 GROUPS = "__consumer_offsets"
+"""Name of the topic with the records of Kafka groups."""
 INTERNAL_TOPICS = frozenset({GROUPS, "__transaction_state"})
-"""Kafka's own, by name. What they keep is found by the number of its partition, so that they never get more."""
+"""Names of Kafka's own topics. A key's partition number locates its records, so these topics never get more partitions.
+"""
 
 
 def groups_topic(namespace: str) -> TopicName:
-    """The topic that Kafka's groups are kept in."""
+    """Return the topic with the records of Kafka groups."""
     return TopicName(namespace, GROUPS)

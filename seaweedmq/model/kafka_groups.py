@@ -1,8 +1,8 @@
-"""Kafka's consumer groups: what is kept of them, and what is told of them.
+"""Kafka consumer groups: their records and their descriptions.
 
-A group is one of Kafka's classic protocol: its members choose who gets what, the coordinator only keeps the round. All
-of it is in records, those of Kafka's ``__consumer_offsets``: ``codec.kafka.group_records`` has their bytes,
-``core.kafka.shard_state`` decides what is written. Times are in milliseconds, those of Kafka's records.
+A group follows Kafka's classic protocol: its members choose the assignment, the coordinator only runs the rebalance.
+All state is in records, those of Kafka's ``__consumer_offsets``: ``codec.kafka.group_records`` encodes them,
+``core.kafka.shard_state`` decides which are written. Times are in milliseconds, those of Kafka's records.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 
 class GroupError(IntEnum):
-    """Kafka's numbers for what a coordinator may answer."""
+    """An error code of a coordinator, in Kafka's numbers."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -25,7 +25,7 @@ class GroupError(IntEnum):
     REBALANCE_IN_PROGRESS = 27
     INVALID_REQUEST = 42
     POLICY_VIOLATION = 44
-    """A limit of ours that Kafka does not have."""
+    """A limit of SeaweedMQ that Kafka does not have."""
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
     MEMBER_ID_REQUIRED = 79
@@ -35,7 +35,7 @@ class GroupError(IntEnum):
 
 
 class GroupState(Enum):
-    """As Kafka's tools show it."""
+    """The state of a group, in the names of Kafka's tools."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -44,7 +44,7 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
-# --- what is kept ---------------------------------------------------------------------------------------------------
+# --- records --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,51 +53,55 @@ class MemberValue:
 
     id: str
     instance: str | None = None
-    """Of a static member: stays the same over its restarts, when ``id`` does not."""
+    """Instance id of a static member: it survives restarts, unlike ``id``."""
     client_id: str
     client_host: str
     session_timeout_ms: int
     rebalance_timeout_ms: int
     subscription: bytes
-    """Its metadata for the protocol that was selected."""
+    """Metadata of the member for the selected protocol."""
     assignment: bytes
-    """What the leader gave it; empty: nothing."""
+    """Assignment from the leader; may be empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupValue:
-    """A generation that is complete; without members: the group is empty."""
+    """A complete generation.
+
+    Without members, the group is empty.
+    """
 
     generation: int
     protocol_type: str | None
-    """None: nobody ever joined."""
+    """Protocol type. None: no member ever joined."""
     protocol: str | None
-    """How it was assigned; None without members."""
+    """Protocol of the assignment; None without members."""
     leader: str | None
     since_ms: int | None
-    """Wall clock: since when it is in its state. None: written by an old Kafka."""
+    """Wall clock of the last change of state. None: written by an old Kafka."""
     members: tuple[MemberValue, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetValue:
-    """Where a group goes on reading a partition."""
+    """A committed offset of a partition."""
 
     offset: int
     leader_epoch: int = -1
-    """Of the record before; -1: not said."""
+    """Leader epoch of the record before; -1: unknown."""
     metadata: str = ""
     commit_ms: int
     expire_ms: int | None = None
-    """Wall clock: an old client's own wish. None: as the coordinator's retention says."""
+    """Wall clock of the expiry that an old client requested. None: the coordinator's retention applies."""
     topic_id: bytes | None = None
-    """Id of the topic, 16 bytes, which tells it from an earlier one of its name. None: written by an earlier release,
-    or by a Kafka before 4.1."""
+    """Id of the topic, 16 bytes, which distinguishes it from an earlier one of its name. None: written by an earlier
+    release, or by a Kafka before 4.1.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadataRecord:
-    """A group as it is from here on; None: it is no more."""
+    """The new value of a group; None deletes it."""
 
     group: str
     value: GroupValue | None
@@ -105,7 +109,7 @@ class GroupMetadataRecord:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRecord:
-    """A committed offset; None: it is no more."""
+    """The new value of a committed offset; None deletes it."""
 
     group: str
     topic: str
@@ -116,7 +120,7 @@ class OffsetRecord:
 ShardRecord: TypeAlias = GroupMetadataRecord | OffsetRecord
 
 
-# --- what is told ---------------------------------------------------------------------------------------------------
+# --- descriptions ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,13 +129,16 @@ class ListedGroup:
 
     group: str
     protocol_type: str
-    """Empty: of offsets only, nobody ever joined."""
+    """Protocol type; empty: the group has only offsets, no member ever joined."""
     state: GroupState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedMember:
-    """A member, to people. ``metadata`` is empty unless the group is stable."""
+    """A member, for display.
+
+    ``metadata`` is empty unless the group is stable.
+    """
 
     id: str
     instance: str | None
@@ -143,11 +150,14 @@ class DescribedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedGroup:
-    """A group, to people. ``state`` is ``DEAD`` for one that does not exist."""
+    """A group, for display.
+
+    ``state`` is ``DEAD`` for a group that does not exist.
+    """
 
     group: str
     state: GroupState
     protocol_type: str = ""
     protocol: str = ""
-    """Empty unless the group is stable."""
+    """Protocol; empty unless the group is stable."""
     members: tuple[DescribedMember, ...] = ()

@@ -1,28 +1,31 @@
-"""The brokers as Kafka's clients number them."""
+"""Brokers as Kafka nodes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 NODES_MAX = 10_000
-"""Addresses whose numbers are remembered."""
+"""Addresses whose node ids are remembered."""
 NODE_ID_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTable:
-    """Which number belongs to which address, for good: clients keep connections and metadata by it."""
+    """The permanent node id of each address.
+
+    Clients keep connections and metadata by it.
+    """
 
     cluster_id: str
-    """22 characters of URL-safe base64, as Kafka's own."""
+    """22 characters of URL-safe base64, in Kafka's format."""
     ids: Mapping[str, int] = field(default_factory=dict)
-    """``host:port`` that Kafka's clients dial -> number of the node, from 1."""
+    """``host:port`` that Kafka clients dial -> node id, from 1."""
     next_id: int = 1
-    """Numbers are not used twice."""
+    """Next free node id; ids are never reused."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Node:
-    """A broker that serves Kafka's clients."""
+    """A broker that serves Kafka clients."""
 
     id: int
     host: str

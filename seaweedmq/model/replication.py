@@ -1,7 +1,7 @@
-"""What the replicas of a segment and the leader say to each other.
+"""Messages between the replicas of a segment and the leader.
 
 A replicate stream goes from the primary to one follower and serves one segment and epoch. It begins at the segment's
-start offset and is never resumed: a stream that breaks means the segment is sealed and goes on elsewhere.
+start offset and never resumes: if it breaks, the segment is sealed and continues in a successor.
 """
 
 from dataclasses import dataclass
@@ -14,17 +14,20 @@ from seaweedmq.model.topic import Topic, TopicName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRef:
-    """A segment at an epoch. A primary that names an older epoch than its follower knows is refused with Fenced."""
+    """A segment at an epoch.
+
+    A follower rejects a primary that names an older epoch than it knows with Fenced.
+    """
 
     topic: TopicName
     topic_uid: int
-    """The same segment of an earlier topic of this name is another one."""
+    """Uid of the topic: an earlier topic of this name has other segments of the same numbers."""
     segment: int
     epoch: int
 
     @classmethod
     def of(cls, topic: Topic, segment: Segment, epoch: int | None = None) -> "SegmentRef":
-        """At its own epoch, if no other is given."""
+        """Return the reference of a segment, at its own epoch if none is given."""
         return cls(
             topic=topic.name,
             topic_uid=topic.uid,
@@ -34,7 +37,7 @@ class SegmentRef:
 
     @property
     def key(self) -> SegmentId:
-        """Its name, whichever topic of that name there is."""
+        """The name of the segment, without the uid of its topic."""
         return SegmentId(self.topic, self.segment)
 
     def __str__(self) -> str:
@@ -43,7 +46,7 @@ class SegmentRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicateOpen:
-    """Who speaks, and for which segment."""
+    """The first message of a primary: its broker id and its segment."""
 
     ref: SegmentRef
     primary: str
@@ -52,18 +55,18 @@ class ReplicateOpen:
 
 @dataclass(frozen=True, slots=True)
 class ReplicateFrames:
-    """Stamped frames, back to back, where the last ones ended."""
+    """Stamped frames, back to back, that follow the previous message."""
 
     data: Frames
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicateHeld:
-    """The follower holds everything below ``end_offset``."""
+    """The follower's report that it holds everything below ``end_offset``."""
 
     end_offset: int
     message_bytes_max: int = SMALL_MESSAGE_BYTES
-    """Most frames of one message; a larger frame is sent as ``FrameHead`` and pieces."""
+    """Bytes of frames in one message; a larger frame is sent as ``FrameHead`` and pieces."""
 
 
 ReplicateRequest: TypeAlias = ReplicateOpen | FrameHead | ReplicateFrames
@@ -72,18 +75,18 @@ ReplicateReply: TypeAlias = ReplicateHeld
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FenceReply:
-    """A follower's answer to a fence: it takes no frames of an older epoch from now on."""
+    """A follower's answer to a fence, after which it rejects frames of an older epoch."""
 
     end_offset: int | None
-    """Where the follower's log ends; None if the primary never reached it, so nothing was ever committed."""
+    """End of the follower's log; None if the primary never reached it, so nothing was committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedLog:
-    """A log that is complete in the files, fsynced, and takes nothing more."""
+    """A log that is complete in the files, flushed, and closed."""
 
     end_offset: int
     sequences: tuple[ProducerSequence, ...]
-    """Every producer that may not have heard yet of all it stored, the longest idle first."""
+    """Every producer that may not have received all of its acknowledgements, the longest idle first."""
     sequences_complete: bool = True
-    """False: log files that would name further ones are gone."""
+    """Whether ``sequences`` is complete. False: log files that would name further producers no longer exist."""

@@ -1,7 +1,7 @@
-"""The subscribe stream, as values: one segment, from where the reader wants it.
+"""The messages of a subscribe stream, which reads one segment from a chosen start.
 
-The client opens it with a credit in bytes and adds to it as it consumes; the broker sends while it has credit, and a
-run of frames may take the credit below zero once: a credit below one frame does not stall.
+The client opens the stream with a credit in bytes and adds to it as it consumes. The broker sends while it has credit.
+One run of frames may take the credit below zero: a credit smaller than a frame does not stall the stream.
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,8 @@ from seaweedmq.model.topic import TopicName
 
 
 class StartKind(StrEnum):
+    """The kind of a subscriber's start."""
+
     EARLIEST = "earliest"
     LATEST = "latest"
     OFFSET = "offset"
@@ -21,7 +23,10 @@ class StartKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a subscriber begins. ``value`` is the offset, or microseconds since 1970 UTC; 0 for the other kinds."""
+    """A subscriber's start.
+
+    ``value`` is the offset, or microseconds since 1970 UTC; 0 for the other kinds.
+    """
 
     kind: StartKind
     value: int = 0
@@ -35,35 +40,45 @@ LATEST = Start(StartKind.LATEST)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscribeOpen:
+    """The first message of a client: segment, start and credit."""
+
     topic: TopicName
     segment: int
     start: Start
     credit_bytes: int
     topic_uid: int = 0
-    """Of the topic that the client means; 0: whichever has the name."""
+    """Uid of the topic that the client means; 0: any topic of this name."""
     skip_missing: bool = False
-    """Whether the broker continues behind records that are lost, and reports their offsets with ``SubscribeSkipped``;
-    else the stream ends with ``DataLoss`` there."""
+    """Whether the broker continues behind lost records and reports their offsets with ``SubscribeSkipped``. Otherwise
+    the stream ends with ``DataLoss`` there.
+    """
     takes_pieces: bool = False
     """Whether the broker sends a large frame as ``FrameHead`` and then its payload in pieces, each in a message of
-    frames; else it sends every frame whole."""
+    frames. Otherwise it sends every frame whole.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribeCredit:
+    """Bytes added to the credit of the stream."""
+
     credit_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscribeReady:
+    """The first reply of the broker."""
+
     start_offset: int
-    """Where delivery begins: the client drops records of the first frame below it."""
+    """First offset of the delivery; the client drops records of the first frame below it."""
     high_watermark: int
     """First offset that was not committed when the stream opened."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribeFrames:
+    """Committed frames in offset order."""
+
     data: Frames
 
 
@@ -71,7 +86,7 @@ class SubscribeFrames:
 class SubscribeSkipped:
     """Offsets ``[start_offset, end_offset)`` whose records are lost; delivery continues behind them.
 
-    The broker sends it only to clients that asked for ``skip_missing``.
+    The broker sends it only to clients that set ``skip_missing``.
     """
 
     start_offset: int
@@ -80,7 +95,7 @@ class SubscribeSkipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscribeEnd:
-    """The segment is sealed and all of it was sent."""
+    """The last reply: the segment is sealed and the broker has sent all of it."""
 
     end_offset: int
     successors: tuple[int, ...]

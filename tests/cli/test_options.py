@@ -107,7 +107,7 @@ def test_settings_come_from_the_file_and_options_win(tmp_path: Path) -> None:
         ("frame_bytes_max = '1'", "is not a whole number above 0"),
         ("kafka_listen = 9092", "kafka_listen = 9092 is not a text"),
         ("kafka_auto_create = 1", "kafka_auto_create = 1 is not true or false"),
-        ("kafka_advertise = 'a:1'", "kafka_advertise is given without kafka_listen"),
+        ("kafka_advertise = 'a:1'", "kafka_advertise needs kafka_listen: set both"),
         ("kafka_namespace = 'a/b'", "kafka_namespace 'a/b' is not allowed"),
         ("kafka_partitions_default = 4_097", "kafka_partitions_default is 4,097: give from 1 to 4,096"),
         ("kafka_internal_partitions = 100_000", "kafka_internal_partitions is 100,000: give from 1 to 4,096"),

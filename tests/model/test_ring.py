@@ -27,7 +27,7 @@ def test_a_ring_is_not_covered_by_less_by_more_or_twice() -> None:
 
 @pytest.mark.parametrize(("slots", "count"), [(12, 0), (12, 13), (RING_SLOTS_MAX, RING_SLOTS_MAX + 1)])
 def test_no_segment_is_without_a_slot(slots: int, count: int) -> None:
-    with pytest.raises(InvalidArgument, match=f"a topic has from 1 to {slots}, one a slot at most"):
+    with pytest.raises(InvalidArgument, match=f"a topic has 1 to {slots}, at most one per slot"):
         even_ranges(KeyRange(0, slots), count)
 
 

@@ -1,4 +1,4 @@
-"""What administration sees of a group and a topic."""
+"""Description of a group and a topic for administration."""
 
 from collections.abc import Collection, Mapping
 
@@ -15,7 +15,10 @@ def describe(
     connected: Collection[str],
     high_watermarks: Mapping[int, int],
 ) -> GroupTopic:
-    """``high_watermarks``: of the open segments; one that is not named counts as far as anything is known of it."""
+    """Return the members, owners and lag of a group in a topic.
+
+    ``high_watermarks`` has the open segments; a missing one counts up to its known end.
+    """
     owned: dict[str, list[int]] = {name: [] for name in record.members}
     for segment, owner in sorted(record.owners.items()):
         owned[owner.member].append(segment)

@@ -1,7 +1,7 @@
-"""How far a group is in a topic: what it has finished, what is due, and where a segment is begun.
+"""Progress of a group in a topic: finished segments, due segments, and the start of each segment.
 
-A segment is *finished* once it is sealed and the group has committed its end, and *due* once all that came before it is
-finished, or gone with retention, and it is not finished itself.
+A segment is *finished* once it is sealed and the group has committed its end. It is *due* once all its predecessors are
+finished or removed by retention, and it is not finished itself.
 """
 
 from collections.abc import Mapping
@@ -14,19 +14,19 @@ _NOTHING: Mapping[int, Segment] = {}
 
 
 class GroupProgress:
-    """Committed offsets against the segments of the topic."""
+    """Committed offsets compared with the segments of the topic."""
 
     def __init__(self, start: Start, horizon: int, committed: Mapping[int, CommittedOffset]) -> None:
         self.start = start
-        """Where segments below ``horizon`` begin of which nothing is committed."""
+        """Start of segments below ``horizon`` without a commit."""
         self.horizon = horizon
         self.committed = dict(committed)
         self.segments = _NOTHING
-        """By id, as the metadata has them."""
+        """Segments by id, as in the metadata."""
         self._ends: dict[int, int] = {}
 
     def learn(self, segments: Mapping[int, Segment], next_segment: int) -> frozenset[int]:
-        """Take in newer metadata; return the segments, forgotten here, that were committed and are gone for good."""
+        """Apply newer metadata; return the committed segments that no longer exist, whose commits are removed here."""
         self.segments = segments
         self._ends = {s: end for s, end in self._ends.items() if s in segments and segments[s].is_open}
         gone = frozenset(s for s in self.committed if s not in segments and s < next_segment)
@@ -35,27 +35,29 @@ class GroupProgress:
         return gone
 
     def learn_ends(self, ends: Mapping[int, int]) -> None:
-        """Take in high watermarks; they never fall."""
+        """Apply high watermarks; they never fall."""
         for segment, end in ends.items():
             self._ends[segment] = max(end, self._ends.get(segment, 0))
 
     def end(self, segment: int) -> int:
-        """First offset that can not be committed past: the end of a sealed segment; of an open one, what was committed
-        as far as is known here, which may be too low."""
+        """Return the first offset that no commit may exceed.
+
+        It is the end of a sealed segment. Of an open one it is the known committed end, which may be too low.
+        """
         known = self.segments.get(segment)
         if known is not None and known.end_offset is not None:
             return known.end_offset
         return max(self._ends.get(segment, 0), self.position(segment))
 
     def begin(self, segment: int) -> Start:
-        """Where an owner begins."""
+        """Return the start of an owner."""
         committed = self.committed.get(segment)
         if committed is not None:
             return Start(StartKind.OFFSET, committed.offset)
         return self.start if segment < self.horizon else EARLIEST
 
     def position(self, segment: int) -> int:
-        """The lowest offset that may still have to be delivered."""
+        """Return the lowest offset that may still need delivery."""
         committed = self.committed.get(segment)
         if committed is not None:
             return committed.offset
@@ -67,7 +69,7 @@ class GroupProgress:
         return self.end(segment) > self.position(segment)
 
     def finished(self, segment: int) -> bool:
-        """Whether the group will never read of it again. Segments that are gone are finished, too."""
+        """Whether the group will never read the segment again; also true of a segment that no longer exists."""
         known = self.segments.get(segment)
         if known is None:
             return True
@@ -80,10 +82,10 @@ class GroupProgress:
         return skipped and end <= self.start.value
 
     def due(self) -> list[int]:
-        """What should have an owner, by id."""
+        """Return the segments that should have an owner, by id."""
         found: list[int] = []
-        # Finished, and so is all that came before: a segment without records is finished as soon as it is sealed, and
-        # what comes after it would overtake what came before it.
+        # Finished with all ancestors. A segment without records is finished as soon as it is sealed; its successors
+        # would otherwise overtake its predecessors.
         passed: set[int] = set()
         for number, segment in sorted(self.segments.items()):  # ids rise along the lineage
             if any(p in self.segments and p not in passed for p in segment.predecessors):

@@ -1,32 +1,32 @@
 """The coordinator of one group and one topic, as a pure state machine.
 
-An event and the time go in; what to persist and, once that is done, what to say come out. Members:
+An event and the time go in; the state to persist and the replies after it come out. Members:
 
-| member | event | then |
+| member | event | result |
 |---|---|---|
-| unknown | opened | connected; refused if there are too many |
-| connected | its stream broke | away, expected back for the session timeout |
-| connected, away | opened by the same incarnation | connected, by the new stream |
-| connected, away | opened by another incarnation | the earlier one is fenced and loses everything; connected |
-| connected, away | opened by a fenced incarnation | that is told so; nothing changes |
+| unknown | opened | connected; rejected if there are too many |
+| connected | its stream broke | disconnected, expected back within the session timeout |
+| connected, disconnected | opened by the same incarnation | connected, by the new stream |
+| connected, disconnected | opened by another incarnation | connected; the earlier one is fenced and loses everything |
+| connected, disconnected | opened by a fenced incarnation | that stream ends as fenced; nothing changes |
 | connected | left | unknown; its segments are free |
-| away | session timeout passed | unknown; it loses everything |
+| disconnected | session timeout passed | unknown; it loses everything |
 
-Segments that are due (``core.group.progress``):
+Segments that are due (``core.group.group_progress``):
 
-| segment | event | then |
+| segment | event | result |
 |---|---|---|
-| free | shared out | owned by its target (``core.group.assignor``), in a new generation |
-| owned | shared out: another target, or it is finished | revoking: its owner is told to let go |
-| owned, revoking | reset | revoking and void: its owner's commits are refused |
+| free | assigned | owned by its target (``core.group.assignor``), in a new generation |
+| owned | assigned to another target, or finished | revoking: its owner must release it |
+| owned, revoking | reset | revoking and void: its owner's commits are rejected |
 | owned, revoking | released by its owner; its owner left | free |
-| revoking | its owner came back and does not hold it | free |
+| revoking | its owner reconnected without it | free |
 | owned, revoking | its owner was fenced, or its session or the revocation timed out | free, and one crash more |
 
-A segment is released in the generation in which it was given: another one is of an ownership that has ended.
+A release counts only in the generation of the ownership: another generation belongs to an ownership that has ended.
 
-Invariants: a segment has one owner, who is a member; nobody gets a segment before its owner released it or lost it;
-what was withdrawn never comes back in the same generation; a committed offset falls only by a reset.
+Invariants: a segment has one owner, which is a member. No member gets a segment before its owner released or lost it. A
+withdrawn ownership never returns in the same generation. A committed offset falls only by a reset.
 """
 
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ from seaweedmq.model.groups import GroupAssignment, GroupCommitted, Ownership, P
 
 
 class GroupStateMachine:
-    """State of one group and topic, ahead of what is persisted by the outcomes under way."""
+    """The state of one group and topic, ahead of the persisted state by the outcomes in progress."""
 
     def __init__(
         self, record: GroupRecord, committed: Mapping[int, CommittedOffset], limits: GroupLimits, now: float
@@ -76,15 +76,15 @@ class GroupStateMachine:
         self._owners = dict(record.owners)
         self._crashes = dict(record.crashes)
         self._streams: dict[str, int] = {}
-        """Connected members; the others are in ``_away``."""
+        """Stream of each connected member; the others are in ``_away``."""
         self._speakers: dict[int, str] = {}
-        """The inverse of ``_streams``."""
+        """Member of each stream, the inverse of ``_streams``."""
         self._away = dict.fromkeys(self._members, now + limits.away_s)
-        """Member -> when it is given up."""
+        """Disconnected member -> deadline of its return."""
         self._revoking = {s: now + limits.revoking_s for s, owner in self._owners.items() if owner.revoking}
-        """Segment -> when its owner loses it."""
+        """Segment -> time when its owner loses it."""
         self._told: dict[str, tuple[tuple[int, int], ...]] = {}
-        """Connected member -> segments and generations of the assignment it was sent last."""
+        """Connected member -> segments and generations of its last sent assignment."""
         self._share_out_at: float | None = now + limits.rebalance_delay_s
         self._dirty = False
         self._committed: dict[int, CommittedOffset | None] = {}
@@ -92,7 +92,7 @@ class GroupStateMachine:
 
     @property
     def record(self) -> GroupRecord:
-        """What a next leader would have to know."""
+        """The state that the next leader needs."""
         return GroupRecord(
             topic_uid=self.topic_uid,
             start=self.progress.start,
@@ -105,31 +105,34 @@ class GroupStateMachine:
 
     @property
     def members(self) -> Mapping[str, MemberRecord]:
-        """Connected, or expected back."""
+        """The members, connected or expected to reconnect."""
         return self._members
 
     @property
     def connected(self) -> frozenset[str]:
-        """Members that have a stream."""
+        """The members that have a stream."""
         return frozenset(self._streams)
 
     @property
     def owned(self) -> frozenset[int]:
-        """Segments that have an owner."""
+        """The segments that have an owner."""
         return frozenset(self._owners)
 
     @property
     def loses_at(self) -> float | None:
-        """When a member will have lost something, unless it says something before."""
+        """The time when a member will have lost something, unless it acts before."""
         return min([*self._away.values(), *self._revoking.values()], default=None)
 
     @property
     def wake_at(self) -> float | None:
-        """When ``Tick`` is to be handled; None: there is nothing to wait for."""
+        """The time of the next ``Tick``, in steady seconds; None: no timer is set."""
         return min((t for t in (self.loses_at, self._share_out_at) if t is not None), default=None)
 
     def handle(self, event: Event, now: float) -> Outcome:
-        """Take one event. ``now`` is in seconds on a steady clock."""
+        """Handle one event and return its outcome.
+
+        ``now`` is in seconds on a steady clock.
+        """
         match event:
             case Opened():
                 self._open(event, now)
@@ -209,7 +212,7 @@ class GroupStateMachine:
             self._lose(segment, now)
 
     def _unseat(self, stream: int) -> str | None:
-        """Who spoke on the stream, if it is not over already."""
+        """Remove a stream; return its member, or None if the stream has already ended."""
         member = self._speakers.pop(stream, None)
         if member is not None:
             del self._streams[member]
@@ -248,7 +251,7 @@ class GroupStateMachine:
         self._share_out_now(now)
 
     def _lose(self, segment: int, now: float) -> None:
-        """Its owner is gone, or hangs: if there was something to read, that may be why."""
+        """Free a segment of a lost owner, and count a crash if there was something to read that may be the cause."""
         if self.progress.behind(segment):
             self._crashes[segment] = self._crashes.get(segment, 0) + 1
         self._free(segment, now)
@@ -264,11 +267,11 @@ class GroupStateMachine:
         self._dirty = True
 
     def _share_out_later(self, now: float) -> None:
-        """Members come and go: there may be more of it in a moment."""
+        """Assign after the rebalance delay: further members may join or leave soon."""
         self._share_out_now(now + self._limits.rebalance_delay_s)
 
     def _share_out_now(self, now: float) -> None:
-        """Unless it is about to happen anyhow."""
+        """Assign now, unless a time is already set."""
         if self._share_out_at is None:
             self._share_out_at = now
 
@@ -292,7 +295,7 @@ class GroupStateMachine:
     def _commit(self, stream: int, event: Committing, now: float) -> None:
         member = self._speakers.get(stream)
         if member is None:
-            return  # its end is on the way
+            return  # the stream has already ended
         refused = {}
         for position in event.commit.positions:
             why = self._refusal(member, position)
@@ -305,22 +308,22 @@ class GroupStateMachine:
     def _refusal(self, member: str, position: Position) -> str | None:
         owner = self._owners.get(position.segment)
         if owner is None or owner.member != member:
-            return f"segment {position.segment} does not belong to {member} any more: stop reading it"
+            return f"segment {position.segment} no longer belongs to {member}: stop reading it"
         if owner.generation != position.generation:
             return (
                 f"segment {position.segment} was read in generation {position.generation}, which is over "
-                f"(now: {owner.generation}): stop reading it, and begin anew when it is assigned again"
+                f"(now: {owner.generation}): stop reading it, and begin again when it is reassigned"
             )
         if owner.void:
             return (
-                f"segment {position.segment} was read before the group was reset: stop reading it, and begin anew "
-                "when it is assigned again"
+                f"segment {position.segment} was read before the group was reset: stop reading it, and begin again "
+                "when it is reassigned"
             )
         end = self.progress.end(position.segment)
         if position.offset > end:
             return (
                 f"offset {position.offset} lies beyond the end of segment {position.segment}, {end}: "
-                "commit what was read and no more"
+                "commit only records that were read"
             )
         return None
 
@@ -332,7 +335,7 @@ class GroupStateMachine:
         advanced = offset > self.progress.position(segment)
         kept = CommittedOffset(offset=offset, deliveries=dict(position.deliveries), at_us=at_us)
         self.progress.committed[segment] = self._committed[segment] = kept
-        # A count of deliveries for the first record includes the crashes the owner was told of.
+        # A count of deliveries for the first record includes the crashes in the owner's assignment.
         if segment in self._crashes and (advanced or offset in position.deliveries):
             del self._crashes[segment]
             self._dirty = True
@@ -366,7 +369,7 @@ class GroupStateMachine:
     # --- replies ------------------------------------------------------------------------------------------------------
 
     def _tell(self) -> None:
-        """Everybody whose assignment is not the one sent last."""
+        """Send each member its assignment if it differs from the last one sent."""
         owned: dict[str, list[tuple[int, int]]] = {member: [] for member in self._streams}
         for segment, owner in sorted(self._owners.items()):
             if owner.member in owned and not owner.revoking:

@@ -1,7 +1,7 @@
-"""A broker's settings in terms of Kafka's configs, to be looked at: they are changed in its configuration file.
+"""A broker's settings in terms of Kafka's configs, read-only: the configuration file changes them.
 
-Under the names of Kafka that mean the same, so that tools find what they look for, and under names of SeaweedMQ, which
-are those of ``BrokerConfig`` with dots.
+They have both the names of the corresponding Kafka configs, which tools expect, and names of SeaweedMQ: those of
+``BrokerConfig`` with dots.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,60 +26,64 @@ _AS_IN_KAFKA: Mapping[str, tuple[ConfigType, Callable[[BrokerConfig], object], s
     "auto.create.topics.enable": (
         ConfigType.BOOLEAN,
         lambda config: config.kafka_auto_create,
-        "Whether a topic is created when a client asks for metadata of one that is not there.",
+        "Whether a client's metadata request for a missing topic creates it.",
     ),
     "connections.max.idle.ms": (
         ConfigType.LONG,
         lambda config: round(config.kafka_connection_idle_s * MS_PER_S),
-        "A connection on which nothing is said for so long is closed.",
+        "Time without requests after which a connection is closed.",
     ),
     "delete.topic.enable": (ConfigType.BOOLEAN, lambda _: True, "Whether topics can be deleted."),
-    "log.cleanup.policy": (ConfigType.LIST, lambda _: "delete", "What becomes of old records."),
+    "log.cleanup.policy": (ConfigType.LIST, lambda _: "delete", "Policy for old records."),
     "log.flush.interval.ms": (
         ConfigType.LONG,
         lambda config: round(config.flush_interval_s * MS_PER_S),
-        "Longest time from written to fsynced, of topics with durability replicated.",
+        "Longest time from written to flushed, in topics with durability replicated.",
     ),
-    "log.retention.bytes": (ConfigType.LONG, lambda _: -1, "Size of a partition; -1: no bound."),
+    "log.retention.bytes": (ConfigType.LONG, lambda _: -1, "Size of a partition; -1: no limit."),
     "log.retention.check.interval.ms": (
         ConfigType.LONG,
         lambda config: round(config.maintenance_interval_s * MS_PER_S),
-        "How often files are looked over for retention.",
+        "Time between two checks of the files for retention.",
     ),
-    "log.retention.ms": (ConfigType.LONG, lambda _: -1, "How long records are kept; -1: for ever."),
+    "log.retention.ms": (ConfigType.LONG, lambda _: -1, "Time that records are kept; -1: no limit."),
     "max.connections": (
         ConfigType.INT,
         lambda config: config.kafka_connections_max,
-        "Connections of Kafka's clients.",
+        "Connections of Kafka clients.",
     ),
     "message.max.bytes": (
         ConfigType.INT,
         lambda config: min(int(TOPIC_CONFIGS[MAX_MESSAGE_BYTES].default), config.frame_bytes_max),
-        "Largest batch that is taken, unless the topic says otherwise.",
+        "Largest accepted batch, unless the topic has its own limit.",
     ),
-    "min.insync.replicas": (ConfigType.INT, lambda _: 1, "Unless the topic says otherwise."),
+    "min.insync.replicas": (
+        ConfigType.INT,
+        lambda _: 1,
+        "Fewest replicas for acks=all, unless the topic has its own limit.",
+    ),
     "num.partitions": (
         ConfigType.INT,
         lambda config: config.kafka_partitions_default,
-        "Of a topic for which nobody says how many.",
+        "Partitions of a topic that is created without a number of them.",
     ),
     "offsets.topic.num.partitions": (
         ConfigType.INT,
         lambda config: config.kafka_internal_partitions,
-        "Of __consumer_offsets, when it is created.",
+        "Partitions of __consumer_offsets at its creation.",
     ),
     "replica.lag.time.max.ms": (
         ConfigType.LONG,
         lambda config: round(config.replica_timeout_s * MS_PER_S),
-        "A follower that holds back everything for so long is given up.",
+        "Time without progress after which a follower is dropped.",
     ),
     "socket.request.max.bytes": (
         ConfigType.INT,
         lambda config: config.kafka_request_bytes_max,
-        "Largest request.",
+        "Largest request, in bytes.",
     ),
 }
-"""Name -> type, value, and what it is."""
+"""Name -> type, value, and description."""
 _FETCH_BYTES = (
     "Largest reply to Fetch, in bytes, unless its first batch is larger: half of the memory for all replies, which "
     "kafka_fetch_bytes_max and memory_bytes_max limit, and at most 55 MiB."
@@ -89,12 +93,12 @@ _FETCH_BYTES = (
 def describe_broker(
     config: BrokerConfig, known: Mapping[str, str | int | None], fetch_bytes_max: int
 ) -> list[Described]:
-    """All configs of a broker, by name.
+    """Return all configs of a broker, by name.
 
     Args:
-        config: its settings.
-        known: what is told of it beside them, like its addresses.
-        fetch_bytes_max: The largest reply to Fetch, in bytes.
+        config: Its settings.
+        known: Further facts of the broker, such as its addresses.
+        fetch_bytes_max: Largest reply to Fetch, in bytes.
     """
     described = [
         _described(name, kind, _text(value(config)), _text(value(_USUAL)), about)
@@ -106,7 +110,7 @@ def describe_broker(
             ConfigType.INT if isinstance(value, int) else ConfigType.STRING,
             str(value),
             None,
-            "Of this broker.",
+            "Property of this broker.",
         )
         for name, value in known.items()
     ]

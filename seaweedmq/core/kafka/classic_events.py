@@ -1,7 +1,7 @@
-"""What a classic group's state machine takes and what it gives: see ``core.kafka.classic_group``.
+"""Events and outcomes of the state machine of a classic group, see ``core.kafka.classic_group``.
 
-A ``token`` is the shell's number of one request, never used twice; every token is answered by exactly one reply, or
-dropped with all the shard's state when its segment is over. Timeouts are in milliseconds, as Kafka's clients send them.
+A ``token`` is the shell's number of one request, never reused. Every token gets exactly one reply, or is dropped with
+the state of the shard when its segment is sealed. Timeouts are in milliseconds, as Kafka clients send them.
 """
 
 from collections.abc import Mapping
@@ -12,52 +12,52 @@ from typing import TypeAlias
 from seaweedmq.model.kafka_groups import GroupError, GroupValue, ShardRecord
 
 Partition: TypeAlias = tuple[str, int]
-"""A topic, as Kafka names it, and the number of a partition of it."""
+"""A topic, by its Kafka name, and the number of a partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorLimits:
-    """Of a coordinator."""
+    """The limits of a coordinator."""
 
     session_timeout_ms_min: int = 6_000
     session_timeout_ms_max: int = 1_800_000
     rebalance_delay_ms: int = 500
-    """How long the first members of an empty group wait for others; again and again while others come."""
+    """Time that the first members of an empty group wait for others; repeated while others join."""
     new_member_join_ms: int = 300_000
-    """A member that was never in a generation has no session yet: how long its first JoinGroup may wait."""
+    """Longest wait of the first JoinGroup of a member, which has no session before its first generation."""
     string_bytes_max: int = 4_096
-    """Of an id or a name that is kept."""
+    """Size of a stored id or name."""
     members_max: int = 1_000
     group_bytes_max: int = 4 << 20
-    """Subscriptions and assignments of a group: all of it is one record."""
+    """Size of the subscriptions and assignments of a group, which are one record."""
     groups_max: int = 10_000
-    """Of a shard."""
+    """Groups of a shard."""
     group_id_bytes_max: int = 32_767
-    """Length of a string in Kafka's protocol, and in the records that groups are kept in."""
+    """Length of a string in Kafka's protocol, and in the records of groups."""
     offset_metadata_length_max: int = 4_096
-    """Java's characters, which Apache Kafka counts for ``offset.metadata.max.bytes``."""
+    """Length in Java's characters, which Apache Kafka counts for ``offset.metadata.max.bytes``."""
     offsets_per_group_max: int = 100_000
     offsets_retention_ms: int = 7 * 24 * 3_600 * 1_000
     offsets_check_ms: int = 600_000
-    """How often old offsets and empty groups are looked for."""
+    """Time between two checks for expired offsets and empty groups."""
     offsets_checked_max: int = 10_000
-    """In one go, whole groups: the others are looked at ``offsets_check_pause_ms`` later."""
+    """Offsets per check, in whole groups; the check continues after ``offsets_check_pause_ms``."""
     offsets_check_pause_ms: int = 50
 
 
-# --- what comes in --------------------------------------------------------------------------------------------------
+# --- events ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """JoinGroup."""
+    """A JoinGroup request."""
 
     token: int
     group: str
     member: str
-    """Empty: not a member yet."""
+    """Member id; empty before the first join."""
     new_member: str
-    """The id it gets if it needs one: random, never used before."""
+    """Id for a new member: random, never used before."""
     instance: str | None = None
     client_id: str
     client_host: str
@@ -66,17 +66,20 @@ class Join:
     """Name and metadata, the preferred first."""
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    """Before v1 there was none: the session timeout."""
+    """Rebalance timeout; before v1, which has none, the session timeout."""
     require_known_member_id: bool = True
-    """From v4 on: who comes without an id is told one and comes again (MEMBER_ID_REQUIRED)."""
+    """Whether a client without an id must join again with the new id (MEMBER_ID_REQUIRED): from v4."""
     can_skip_assignment: bool = False
-    """From v9 on: a static leader that restarted is told that everything is assigned already (KIP-814)."""
+    """Whether a restarted static leader accepts that the assignment is complete (KIP-814): from v9."""
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sync:
-    """SyncGroup. ``protocol_type`` and ``protocol``: from v5 on."""
+    """A SyncGroup request.
+
+    ``protocol_type`` and ``protocol``: from v5.
+    """
 
     token: int
     group: str
@@ -86,12 +89,12 @@ class Sync:
     protocol_type: str | None = None
     protocol: str | None = None
     assignments: Mapping[str, bytes] = field(default_factory=dict)
-    """Member -> its share, from the leader; empty from the others."""
+    """Member -> its assignment, from the leader; empty from the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """Heartbeat."""
+    """A Heartbeat request."""
 
     token: int
     group: str
@@ -102,7 +105,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """One of those that leave: by its id, or, if that is empty, by its instance id."""
+    """A leaving member: by its id, or, if that is empty, by its instance id."""
 
     member: str
     instance: str | None = None
@@ -111,7 +114,7 @@ class Leaving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave:
-    """LeaveGroup."""
+    """A LeaveGroup request."""
 
     token: int
     group: str
@@ -133,7 +136,7 @@ class OffsetToCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOffsets:
-    """OffsetCommit, of partitions that exist."""
+    """An OffsetCommit request, of partitions that exist."""
 
     token: int
     group: str
@@ -141,15 +144,15 @@ class CommitOffsets:
     instance: str | None = None
     generation: int = -1
     retention_ms: int | None = None
-    """v2 to v4: kept for so long. None: as the coordinator's retention says."""
+    """Retention requested by v2 to v4. None: the coordinator's retention applies."""
     offsets: tuple[OffsetToCommit, ...]
     is_v9: bool = False
-    """From v9 on a group that does not exist is GROUP_ID_NOT_FOUND, before that ILLEGAL_GENERATION."""
+    """Whether a missing group is GROUP_ID_NOT_FOUND, from v9, and not ILLEGAL_GENERATION."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsets:
-    """OffsetDelete."""
+    """An OffsetDelete request."""
 
     token: int
     group: str
@@ -158,7 +161,7 @@ class DeleteOffsets:
 
 @dataclass(frozen=True, slots=True)
 class RemoveGroup:
-    """DeleteGroups, one of them."""
+    """One group of a DeleteGroups request."""
 
     token: int
     group: str
@@ -166,7 +169,7 @@ class RemoveGroup:
 
 @dataclass(frozen=True, slots=True)
 class TopicsDeleted:
-    """Topics are no more, and their offsets go."""
+    """Deleted topics, whose offsets are removed."""
 
     topics: Mapping[str, bytes | None]
     """Name -> id of the topic that has the name now, whose offsets stay; None: no topic has it."""
@@ -174,41 +177,44 @@ class TopicsDeleted:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """``GroupShard.wake_at`` has come."""
+    """The time ``GroupShard.wake_at``."""
 
 
 class Timer(Enum):
-    """What a group waits for."""
+    """A timer of a group."""
 
     SESSION = "session"
-    """Of one member: it said nothing for too long."""
+    """End of one member's session: it sent nothing for too long."""
     JOIN = "join"
-    """The join phase ends."""
+    """End of the join phase."""
     SYNC = "sync"
-    """The sync phase ends."""
+    """End of the sync phase."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """Its deadline has come. ``member``: empty unless the timer is of one."""
+    """The deadline of a timer.
+
+    ``member`` is empty unless the timer belongs to one.
+    """
 
     timer: Timer
     member: str = ""
 
 
 GroupEvent: TypeAlias = Join | Sync | Heartbeat | Leave | TimerFired
-"""What one group takes."""
+"""Event of one group."""
 ShardEvent: TypeAlias = (
     Join | Sync | Heartbeat | Leave | CommitOffsets | DeleteOffsets | RemoveGroup | TopicsDeleted | Tick
 )
-"""What a shard takes."""
+"""Event of a shard."""
 
-# --- what comes out -------------------------------------------------------------------------------------------------
+# --- outcomes -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscribedMember:
-    """A member, to the leader."""
+    """A member in the reply to the leader."""
 
     id: str
     instance: str | None
@@ -217,7 +223,10 @@ class SubscribedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinReply:
-    """To JoinGroup. With an error all but ``member`` is as by default."""
+    """The reply to JoinGroup.
+
+    With an error, all fields but ``member`` keep their defaults.
+    """
 
     token: int
     error: GroupError = GroupError.NONE
@@ -228,12 +237,12 @@ class JoinReply:
     leader: str = ""
     skip_assignment: bool = False
     members: tuple[SubscribedMember, ...] = ()
-    """Everybody, to the leader; nobody, to the others."""
+    """All members, for the leader; empty for the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncReply:
-    """To SyncGroup."""
+    """The reply to SyncGroup."""
 
     token: int
     error: GroupError = GroupError.NONE
@@ -244,7 +253,7 @@ class SyncReply:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply:
-    """To Heartbeat. It may be said at once."""
+    """The reply to Heartbeat, which needs no commit."""
 
     token: int
     error: GroupError = GroupError.NONE
@@ -252,7 +261,10 @@ class HeartbeatReply:
 
 @dataclass(frozen=True, slots=True)
 class LeaveReply:
-    """To LeaveGroup. ``members``: what became of each, in the order of the request; none if ``error`` is one."""
+    """The reply to LeaveGroup.
+
+    ``members`` has the result of each, in the order of the request; it is empty if ``error`` is set.
+    """
 
     token: int
     error: GroupError = GroupError.NONE
@@ -261,7 +273,10 @@ class LeaveReply:
 
 @dataclass(frozen=True, slots=True)
 class CommitReply:
-    """To OffsetCommit. ``errors``: of each partition, in the order of the request."""
+    """The reply to OffsetCommit.
+
+    ``errors`` has one entry per partition, in the order of the request.
+    """
 
     token: int
     errors: tuple[GroupError, ...]
@@ -269,7 +284,10 @@ class CommitReply:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsetsReply:
-    """To OffsetDelete. ``errors``: of each partition, in the order of the request; none if ``error`` is one."""
+    """The reply to OffsetDelete.
+
+    ``errors`` has one entry per partition, in the order of the request; it is empty if ``error`` is set.
+    """
 
     token: int
     error: GroupError = GroupError.NONE
@@ -278,7 +296,7 @@ class DeleteOffsetsReply:
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroupReply:
-    """To DeleteGroups."""
+    """The reply to DeleteGroups, for one group."""
 
     token: int
     error: GroupError = GroupError.NONE
@@ -291,24 +309,24 @@ Reply: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOutcome:
-    """What one group has to say."""
+    """The outcome of an event for one group."""
 
     value: GroupValue | None = None
-    """To be written; None: nothing."""
+    """Value to write; None: unchanged."""
     replies: tuple[Reply, ...] = ()
     timers: Mapping[tuple[Timer, str], float | None] = field(default_factory=dict)
-    """Timer and member -> its new deadline, or None: it is over."""
+    """Timer and member -> its new deadline, or None to cancel it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardOutcome:
-    """What to append first, and what to say afterwards.
+    """The records to append, and the replies to send afterwards.
 
-    ``records`` keep their order; if they are too many for one frame they may be cut: nothing relies on all or none.
+    ``records`` keep their order. They may be cut into several frames: no rule relies on atomicity.
     """
 
     records: tuple[ShardRecord, ...] = ()
     replies: tuple[Reply, ...] = ()
-    """To be said once all that was handed out so far, ``records`` included, is committed: they tell of it."""
+    """Replies to send once all earlier outcomes and these ``records``, which they report, are committed."""
     prompt: tuple[Reply, ...] = ()
-    """To heartbeats: to be said at once."""
+    """Replies to heartbeats, to send at once."""

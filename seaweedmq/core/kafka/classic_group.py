@@ -1,24 +1,23 @@
-"""A consumer group of Kafka's classic protocol, as a pure state machine: who may say what, and when.
+"""A consumer group of Kafka's classic protocol, as a pure state machine.
 
-An event and the time go in; what to write and, once that is done, what to say come out. ``core.kafka.classic_round``
-has the states and what leads from one to the next, ``core.kafka.classic_joins`` who is let in. What else a member's
-word counts for:
+An event and the time go in; the value to write and the replies after it come out. ``core.kafka.classic_rebalance`` has
+the states and their transitions, ``core.kafka.join_handler`` the JoinGroup requests. The other requests:
 
-| who | says | in | then |
+| sender | request | state | result |
 |---|---|---|---|
 | a member | SyncGroup | PreparingRebalance | REBALANCE_IN_PROGRESS |
 | a member | SyncGroup | CompletingRebalance | waits for the leader's |
-| a member | SyncGroup | Stable | gets its share |
+| a member | SyncGroup | Stable | gets its assignment |
 | a member | Heartbeat | PreparingRebalance | REBALANCE_IN_PROGRESS |
-| a member | Heartbeat | CompletingRebalance, Stable | goes on |
-| a member | LeaveGroup; silence for its session | any | is none any more; a round |
+| a member | Heartbeat | CompletingRebalance, Stable | its session begins again |
+| a member | LeaveGroup, or its session expired | any | is removed; a rebalance |
 
-A member is told apart by its id alone. Who names another generation is told ILLEGAL_GENERATION; an id that is not known
-is UNKNOWN_MEMBER_ID; an instance id that has another id by now is FENCED_INSTANCE_ID. A member that waits has no
-session that could end: it is bounded by the timers of the round.
+A member is identified by its id alone. A request of another generation gets ILLEGAL_GENERATION, an unknown id
+UNKNOWN_MEMBER_ID, and an instance id that has another id by now FENCED_INSTANCE_ID. A waiting member has no session:
+the timers of the rebalance bound its wait.
 
-Invariants: every request is answered once; a generation has one leader and one set of members; what a member is given
-in a generation is what that leader gave.
+Invariants: every request gets one reply; a generation has one leader and one set of members; the assignment of a member
+in a generation is the one that its leader sent.
 """
 
 from seaweedmq.core.kafka.classic_events import (
@@ -59,7 +58,10 @@ from seaweedmq.model.kafka_groups import (
 
 
 class ClassicGroup:
-    """One group. ``value``: what was written of it last, if it is taken over."""
+    """One group.
+
+    ``value`` is the last written value, if the group is taken over.
+    """
 
     def __init__(self, name: str, limits: CoordinatorLimits, now: float, value: GroupValue | None = None) -> None:
         self.name = name
@@ -69,71 +71,74 @@ class ClassicGroup:
 
     @property
     def state(self) -> GroupState:
-        """Which state it is in."""
+        """The state of the group."""
         return self._round.state
 
     @property
     def generation(self) -> int:
-        """Of the last join phase that ended."""
+        """The generation of the last completed join phase."""
         return self._round.generation
 
     @property
     def written(self) -> GroupValue | None:
-        """What was handed out to be written last; None: nothing yet."""
+        """The last value returned for writing; None: nothing yet."""
         return self._round.written
 
     @property
     def protocol_type(self) -> str | None:
-        """Of its members, or of the last there were; None: nobody ever joined."""
+        """The protocol type of its members, or of its last members; None: no member ever joined."""
         return self._members.protocol_type
 
     @property
     def since_ms(self) -> int | None:
-        """Since when it is in its state."""
+        """The wall-clock time of the last change of state."""
         return self._round.since_ms
 
     @property
     def since_s(self) -> float | None:
-        """The same by the steady clock; None: since before this coordinator took over."""
+        """The steady time of the last change of state; None: under an earlier coordinator."""
         return self._round.since_s
 
     @property
     def is_idle(self) -> bool:
-        """Nobody is in it, or about to be."""
+        """Whether the group has no member and no pending id."""
         return self.state is EMPTY and not self._members.pending
 
     @property
     def knows_topics(self) -> bool:
-        """Whether ``subscribes`` knows, or only fears the worst."""
+        """Whether ``subscribes`` is exact; otherwise it assumes every topic."""
         return self._round.topics is not None
 
     @property
     def members(self) -> int:
-        """Number of its members."""
+        """The number of members."""
         return len(self._members)
 
     @property
     def size_bytes(self) -> int:
-        """What its members take."""
+        """The bytes of its members."""
         return self._members.size_bytes
 
     @property
     def assigned_bytes(self) -> int:
-        """What the shares of its members take."""
+        """The bytes of its members' assignments."""
         return sum(len(member.assignment) for member in self._members)
 
     def said_bytes(self, member: str) -> int:
-        """What the member's protocols take; 0 for one that is not known."""
+        """Return the bytes of the member's protocols; 0 for an unknown member."""
         known = self._members.get(member)
         return protocols_bytes(known.protocols) if known is not None else 0
 
     def subscribes(self, topic: str) -> bool:
-        """Whether its consumers read the topic, as far as is known."""
+        """Whether consumers of the group read the topic, or may read it."""
         topics = self._round.topics
         return topic in topics if topics is not None else self.protocol_type == CONSUMER
 
     def handle(self, event: GroupEvent, now: float, at_ms: int) -> GroupOutcome:
-        """Take one event. ``now`` is in seconds on a steady clock, ``at_ms`` the wall clock."""
+        """Handle one event.
+
+        ``now`` is in seconds on a steady clock, ``at_ms`` the wall clock.
+        """
         self._round.now, self._round.at_ms = now, at_ms
         match event:
             case Join():
@@ -153,7 +158,10 @@ class ClassicGroup:
         return self._round.collect()
 
     def take_over(self, now: float, at_ms: int) -> GroupOutcome:
-        """It was loaded: sessions begin anew. Too many members are told to join again, and not all of them may."""
+        """Begin the sessions of a loaded group.
+
+        A group with too many members rebalances, and not all of them may join again.
+        """
         self._round.now, self._round.at_ms = now, at_ms
         for member in self._members:
             self._round.watch(member)
@@ -162,14 +170,17 @@ class ClassicGroup:
         return self._round.collect()
 
     def die(self) -> GroupOutcome:
-        """It is deleted: it must be empty. Ids that were given out are worth nothing."""
+        """Delete the group, which must be empty.
+
+        Pending ids lose their validity.
+        """
         for member in tuple(self._members.pending):
             self._members.forget_pending(member)
             self._round.unwatch(member)
         self._round.die()
         return self._round.collect()
 
-    # --- the others ---------------------------------------------------------------------------------------------------
+    # --- other requests -----------------------------------------------------------------------------------------------
 
     def _sync(self, sync: Sync) -> None:
         member = self._speaker(sync.member, sync.instance, sync.generation)
@@ -238,7 +249,10 @@ class ClassicGroup:
     # --- offsets ------------------------------------------------------------------------------------------------------
 
     def commit_error(self, commit: CommitOffsets) -> GroupError:
-        """Whether it may commit: a member in its generation, or anybody while the group is empty."""
+        """Return the error of a commit, ``NONE`` if allowed.
+
+        A member may commit in its generation; any client may while the group is empty.
+        """
         if self.state is DEAD:
             return GroupError.COORDINATOR_NOT_AVAILABLE
         if commit.generation < 0 and self.state is EMPTY:
@@ -248,25 +262,25 @@ class ClassicGroup:
         speaker = self._speaker(commit.member, commit.instance, commit.generation)
         if isinstance(speaker, GroupError):
             return speaker
-        # The member knows the generation, but not what it is to read in it.
+        # The member knows the generation, but not its assignment.
         return GroupError.REBALANCE_IN_PROGRESS if self.state is COMPLETING else GroupError.NONE
 
     def touch(self, member: str, now: float) -> GroupOutcome:
-        """A member committed: that tells as much as a heartbeat."""
+        """Extend the session of a member that committed, as a heartbeat does."""
         self._round.now = now
         speaker = self._members.get(member)
         if speaker is not None:
             self._round.watch(speaker)
         return self._round.collect()
 
-    # --- to people ----------------------------------------------------------------------------------------------------
+    # --- descriptions -------------------------------------------------------------------------------------------------
 
     def listed(self) -> ListedGroup:
-        """A line of ListGroups."""
+        """Return the group's line of ListGroups."""
         return ListedGroup(group=self.name, protocol_type=self.protocol_type or "", state=self.state)
 
     def described(self) -> DescribedGroup:
-        """An answer of DescribeGroups."""
+        """Return the group's entry of DescribeGroups."""
         protocol = self._round.protocol if self.state is STABLE else None
         return DescribedGroup(
             group=self.name,

@@ -1,8 +1,8 @@
-"""Who is in a classic group, who is about to be, and which protocols all of them speak.
+"""The members of a classic group, the pending ids, and the protocols that all members support.
 
-Invariants: the leader is a member, unless there is none; an instance id has one member; what ``supported`` counts is
-what the members said last. A protocol that everybody speaks exists whenever there are members: nobody is added, and
-nobody changes what it speaks, unless ``supports`` holds.
+Invariants: the leader is a member, unless there is none; an instance id has one member; ``supported`` counts the last
+protocols of each member. Whenever there are members, they have a protocol in common: no member is added, and none
+changes its protocols, unless ``supports`` holds.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 @dataclass(slots=True, kw_only=True)
 class Member:
-    """A member, as it described itself last."""
+    """A member, as of its last description of itself."""
 
     id: str
     instance: str | None
@@ -28,20 +28,20 @@ class Member:
     protocols: Protocols
     assignment: bytes = b""
     is_new: bool = True
-    """It was in no generation yet: nothing but its first JoinGroup tells that it lives, so that may expire."""
+    """Whether it was in no generation yet: only its first JoinGroup shows that it lives, so that may expire."""
     joining: int | None = None
-    """Token of the JoinGroup that waits."""
+    """Token of the waiting JoinGroup."""
     syncing: int | None = None
-    """Token of the SyncGroup that waits."""
+    """Token of the waiting SyncGroup."""
 
     @property
     def is_waiting(self) -> bool:
-        """It waits for the others, and can not send heartbeats meanwhile: its session does not end."""
+        """Whether it waits for the others: it cannot send heartbeats meanwhile, so its session does not end."""
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in a record, at most."""
+        """The largest size of the member in a record."""
         return (
             200
             + len(self.id)
@@ -53,17 +53,17 @@ class Member:
         )
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it said of a protocol; nothing, if it does not speak it."""
+        """Return its metadata for a protocol; empty if it does not support the protocol."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
 
 def protocols_bytes(protocols: Protocols) -> int:
-    """What a member's protocols count for."""
+    """Return the counted bytes of a member's protocols."""
     return sum(100 + len(name) + len(metadata) for name, metadata in protocols)
 
 
 def distinct(protocols: Protocols) -> Protocols:
-    """Each name once, where it stands first."""
+    """Return each name once, at its first position."""
     names: dict[str, bytes] = {}
     for name, metadata in protocols:
         names.setdefault(name, metadata)
@@ -72,15 +72,15 @@ def distinct(protocols: Protocols) -> Protocols:
 
 @dataclass(slots=True)
 class Members:
-    """In the order they came."""
+    """The members of a group in the order of their joining."""
 
     protocol_type: str | None = None
-    """Of the members, or of the last there were; None: nobody ever joined."""
+    """Protocol type of the members, or of the last ones; None: no member ever joined."""
     leader: str | None = None
     pending: set[str] = field(default_factory=set)
-    """Ids that were given out (MEMBER_ID_REQUIRED) and did not join yet."""
+    """Ids that clients got (MEMBER_ID_REQUIRED) and have not joined with yet."""
     unsynced: set[str] = field(default_factory=set)
-    """Members that did not send the SyncGroup of this generation yet."""
+    """Members without a SyncGroup in this generation."""
     joining_count: int = 0
     size_bytes: int = 0
     _by_id: dict[str, Member] = field(default_factory=dict)
@@ -94,15 +94,15 @@ class Members:
         return iter(self._by_id.values())
 
     def get(self, member: str) -> Member | None:
-        """The member of this id."""
+        """Return the member of this id."""
         return self._by_id.get(member)
 
     def of_instance(self, instance: str | None) -> Member | None:
-        """The static member of this instance id."""
+        """Return the static member of this instance id."""
         return self._by_id[self._by_instance[instance]] if instance in self._by_instance else None
 
     def check(self, member: str, instance: str | None) -> Member | GroupError:
-        """Who speaks: a member, under its own instance id if it names one."""
+        """Return the sender: a member, under its own instance id if it names one; or an error."""
         if instance is not None:
             owner = self._by_instance.get(instance)
             if owner is None:
@@ -113,28 +113,28 @@ class Members:
 
     @property
     def have_all_joined(self) -> bool:
-        """Nobody is missing in the join phase."""
+        """Whether all members have joined and no id is pending."""
         return self.joining_count == len(self._by_id) and not self.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that somebody asked for."""
+        """The longest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
-    # --- who comes and goes -------------------------------------------------------------------------------------------
+    # --- changes ------------------------------------------------------------------------------------------------------
 
     def expect(self, member: str) -> None:
-        """An id was given out."""
+        """Add a pending id."""
         self.pending.add(member)
         self.size_bytes += len(member)
 
     def forget_pending(self, member: str) -> None:
-        """An id that was given out is not waited for any more."""
+        """Remove a pending id."""
         self.pending.remove(member)
         self.size_bytes -= len(member)
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Somebody new."""
+        """Add a new member."""
         if not self._by_id:
             self.protocol_type = protocol_type
         self.leader = self.leader or member.id
@@ -146,7 +146,10 @@ class Members:
         self._count(member, 1)
 
     def remove(self, member: Member) -> None:
-        """Its waiting requests must have been answered. If it led, the one that is here longest leads."""
+        """Remove a member whose waiting requests have their replies.
+
+        If it led, the longest member leads.
+        """
         del self._by_id[member.id]
         if member.instance is not None:
             del self._by_instance[member.instance]
@@ -156,7 +159,7 @@ class Members:
             self.leader = next(iter(self._by_id), None)
 
     def replace(self, member: Member, join: Join) -> None:
-        """A static member came back: it has another id, and its share is what it was."""
+        """Give a restarted static member another id; its assignment stays."""
         new_id = join.new_member
         self._count(member, -1)
         self._by_id = {new_id if id_ == member.id else id_: each for id_, each in self._by_id.items()}
@@ -173,7 +176,7 @@ class Members:
         self.update(member, join)
 
     def update(self, member: Member, join: Join) -> None:
-        """It joins again, and may have changed its mind."""
+        """Apply the protocols and timeouts of a repeated JoinGroup."""
         self._count(member, -1)
         member.protocols = distinct(join.protocols)
         member.session_timeout_ms = join.session_timeout_ms
@@ -181,12 +184,16 @@ class Members:
         self._count(member, 1)
 
     def assign(self, member: Member, assignment: bytes) -> None:
-        """Its share from here on."""
+        """Set the assignment of a member."""
         self.size_bytes += len(assignment) - len(member.assignment)
         member.assignment = assignment
 
     def elect(self) -> bool:
-        """Have a leader that joined: the one there is, if it did. False: nobody did."""
+        """Elect a leader that joined, the present one if it did.
+
+        Returns:
+            Whether there is one.
+        """
         leader = self._by_id.get(self.leader or "")
         if leader is None or leader.joining is None:
             joined = next((member for member in self if member.joining is not None), None)
@@ -202,17 +209,17 @@ class Members:
             if not self._supported[name]:
                 del self._supported[name]
 
-    # --- who waits ----------------------------------------------------------------------------------------------------
+    # --- waiting requests ---------------------------------------------------------------------------------------------
 
     def park_join(self, member: Member, token: int) -> int | None:
-        """It waits for the end of the join phase. What is returned waited before: it must be answered."""
+        """Make a member wait for the end of the join phase; return the earlier waiting token, which needs a reply."""
         superseded = self.take_join(member)
         member.joining = token
         self.joining_count += 1
         return superseded
 
     def take_join(self, member: Member) -> int | None:
-        """What waited, if anything did: it must be answered now."""
+        """End the wait of a member; return its token, if any, which needs a reply."""
         token, member.joining = member.joining, None
         if token is not None:
             self.joining_count -= 1
@@ -221,7 +228,10 @@ class Members:
     # --- protocols ----------------------------------------------------------------------------------------------------
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether somebody who speaks these may be a member: without members a group may become anything."""
+        """Whether a client with these protocols may be a member.
+
+        A group without members accepts any.
+        """
         if not self._by_id:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:
@@ -229,23 +239,23 @@ class Members:
         return any(self._supported[name] == len(self) for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """The one that most prefer, of those that everybody speaks; of equals, the one that was named first."""
+        """Return the common protocol that most members prefer; of equals, the first one named."""
         votes: Counter[str] = Counter()
         for member in self:
             votes[next(name for name, _ in member.protocols if self._supported[name] == len(self))] += 1
         return votes.most_common(1)[0][0]
 
-    # --- what is told and kept ----------------------------------------------------------------------------------------
+    # --- values -------------------------------------------------------------------------------------------------------
 
     def to_leader(self, protocol: str | None) -> tuple[SubscribedMember, ...]:
-        """Everybody, with what they said of the protocol."""
+        """Return all members with their metadata for the protocol."""
         return tuple(
             SubscribedMember(id=member.id, instance=member.instance, metadata=member.metadata(protocol))
             for member in self
         )
 
     def values(self, protocol: str | None) -> tuple[MemberValue, ...]:
-        """Everybody, as it is written."""
+        """Return all members as written in the group's record."""
         return tuple(
             MemberValue(
                 id=member.id,
@@ -262,7 +272,7 @@ class Members:
 
 
 def joined_member(join: Join, member_id: str) -> Member:
-    """Who sends its first JoinGroup."""
+    """Return the member of a first JoinGroup."""
     return Member(
         id=member_id,
         instance=join.instance,
@@ -275,7 +285,7 @@ def joined_member(join: Join, member_id: str) -> Member:
 
 
 def loaded_member(value: MemberValue, protocol: str | None) -> Member:
-    """A member of the generation that was written last. Which other protocols it speaks is not known."""
+    """Return a member of the last written generation, whose other protocols are unknown."""
     return Member(
         id=value.id,
         instance=value.instance,
@@ -290,5 +300,5 @@ def loaded_member(value: MemberValue, protocol: str | None) -> Member:
 
 
 def rebalance_timeout_ms(join: Join) -> int:
-    """Without one the session timeout counts."""
+    """Return the rebalance timeout of a request; without one, its session timeout."""
     return join.rebalance_timeout_ms if join.rebalance_timeout_ms >= 0 else join.session_timeout_ms

@@ -1,22 +1,22 @@
-"""The rounds of a classic group: from a reason to rebalance to an assignment that everybody knows.
+"""The rebalance of a classic group: from its cause to an assignment that every member has.
 
-| state | event | then |
+| state | event | result |
 |---|---|---|
-| Empty | somebody joined | PreparingRebalance; the first members wait for others: the initial delay |
-| PreparingRebalance | the initial delay is over, somebody came meanwhile | once more, up to a rebalance timeout |
-| PreparingRebalance | everybody joined, the delay or the rebalance timeout is over | see below |
-| CompletingRebalance | the leader's SyncGroup | Stable; written; everybody who waits gets its share |
-| CompletingRebalance, Stable | the rebalance timeout is over, somebody did not sync | is removed; PreparingRebalance |
-| CompletingRebalance, Stable | a reason to rebalance | PreparingRebalance; who waits for its share is told |
+| Empty | a member joined | PreparingRebalance; the first members wait for others: the initial delay |
+| PreparingRebalance | the initial delay ended, another member joined meanwhile | repeats, up to a rebalance timeout |
+| PreparingRebalance | all members joined, or the delay or the rebalance timeout ended | see below |
+| CompletingRebalance | the leader's SyncGroup | Stable; written; all waiting members get their assignments |
+| CompletingRebalance, Stable | the rebalance timeout ended, a member did not sync | is removed; PreparingRebalance |
+| CompletingRebalance, Stable | a cause of a rebalance | PreparingRebalance; waiting members get an error |
 | any | deleted | Dead |
 
-The end of a join phase: members that did not join are removed, unless they are static. If somebody is left, the group
-is in CompletingRebalance, in the next generation, and everybody who waits is told; if only static members are left that
-did not join, it waits for another rebalance timeout, or for their sessions to end. If nobody is left, the group is
-Empty, in the next generation, and that is written.
+At the end of a join phase, members that did not join are removed, unless they are static. If members are left, the
+group enters CompletingRebalance in the next generation, and all waiting members get it. If only static members are left
+that did not join, it waits for another rebalance timeout, or for their sessions to end. If no member is left, the group
+is Empty in the next generation, which is written.
 
-The generation rises when a join phase ends, and what is written is a generation that is complete: a coordinator that
-takes over knows the last one, in which members go on without noticing.
+The generation rises when a join phase ends, and only a complete generation is written. A coordinator that takes over
+knows the last one, in which members continue without noticing.
 """
 
 from collections.abc import Mapping
@@ -28,9 +28,9 @@ from seaweedmq.model.kafka_groups import GroupError, GroupState, GroupValue
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
 CONSUMER = "consumer"
-"""The protocol type whose metadata names topics."""
+"""Protocol type whose metadata names topics."""
 POSTPONED_MS_MIN = 1_000
-"""Nobody joined: how soon that is looked at again, whatever rebalance timeout the members asked for."""
+"""Shortest next wait after a join phase without joins, even if the members requested a shorter rebalance timeout."""
 
 TRANSITIONS: Mapping[GroupState, frozenset[GroupState]] = {
     EMPTY: frozenset({PREPARING, DEAD}),
@@ -45,7 +45,10 @@ NOTHING = GroupOutcome()
 
 
 class ClassicRebalance:
-    """State of a group, with what came of the event that is being handled: ``now`` and ``at_ms`` are its time."""
+    """State of a group and the outcome of the current event.
+
+    ``now`` and ``at_ms`` are the time of the event.
+    """
 
     def __init__(self, limits: CoordinatorLimits, now: float, value: GroupValue | None) -> None:
         self.limits = limits
@@ -57,16 +60,16 @@ class ClassicRebalance:
         self.protocol: str | None = None
         self.since_ms: int | None = None
         self.since_s: float | None = None
-        """Steady time of ``since_ms``, seconds; None: since before this coordinator took over."""
+        """Steady time of ``since_ms``, seconds; None: under an earlier coordinator."""
         self.written = value
-        """What was handed out to be written last."""
+        """Last value returned for writing."""
         self.topics: frozenset[str] | None = None
-        """What consumers subscribed to; None: not known, or no consumers."""
+        """Topics of the consumers' subscriptions; None: unknown, or no consumers."""
         self._initial_delay_ms = 0
         self._initial_left_ms: int | None = None
-        """How much longer the initial delay may become; None: this is no initial join phase."""
+        """Remaining extension of the initial delay; None: not an initial join phase."""
         self._has_newcomer = False
-        """Somebody came during the initial delay."""
+        """Whether a member joined during the initial delay."""
         self._is_dirty = False
         self._replies: list[Reply] = []
         self._timers: dict[tuple[Timer, str], float | None] = {}
@@ -83,7 +86,7 @@ class ClassicRebalance:
         self.topics = self._subscribed()
 
     def collect(self) -> GroupOutcome:
-        """What came of the event."""
+        """Return and clear the outcome of the event."""
         if not (self._is_dirty or self._replies or self._timers):
             return NOTHING
         outcome = GroupOutcome(
@@ -93,47 +96,50 @@ class ClassicRebalance:
         return outcome
 
     def reply(self, reply: Reply) -> None:
-        """To be said."""
+        """Add a reply to the outcome."""
         self._replies.append(reply)
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     def watch(self, member: Member) -> None:
-        """It is alive: its session begins anew."""
+        """Restart the session of a live member."""
         self.watch_id(member.id, member.session_timeout_ms)
 
     def watch_id(self, member: str, timeout_ms: int) -> None:
-        """It must say something within this time."""
+        """Set the session timer of a member id."""
         self._set(Timer.SESSION, timeout_ms, member)
 
     def unwatch(self, member: str) -> None:
-        """It has no session any more."""
+        """Cancel the session timer of a member id."""
         self._timers[Timer.SESSION, member] = None
 
     # --- the join phase -----------------------------------------------------------------------------------------------
 
     def join(self, member: Member, token: int) -> None:
-        """It waits for the end of the join phase, which begins if it must."""
+        """Make a member wait for the end of the join phase; begin the phase if necessary."""
         superseded = self.members.park_join(member, token)
         if superseded is not None:
             self.reply(JoinReply(token=superseded, member=member.id, error=GroupError.REBALANCE_IN_PROGRESS))
         self.rebalance()
 
     def welcome(self, member: Member, protocol_type: str, token: int) -> None:
-        """Somebody new joins."""
+        """Add a new member and let it join."""
         self._has_newcomer = self._has_newcomer or self._initial_left_ms is not None
         self.members.add(member, protocol_type)
         self.watch_id(member.id, self.limits.new_member_join_ms)
         self.join(member, token)
 
     def remove(self, member: Member, error: GroupError = GroupError.UNKNOWN_MEMBER_ID) -> None:
-        """It is no member any more. What it waits for, it is not told. The caller sees to the rest of the group."""
+        """Remove a member and end its waiting requests with an error.
+
+        The caller must continue the rebalance of the other members.
+        """
         self.turn_away(member, error)
         self.members.remove(member)
         self.unwatch(member.id)
 
     def turn_away(self, member: Member, error: GroupError) -> None:
-        """What it waits for ends in an error."""
+        """End a member's waiting requests with an error."""
         token = self.members.take_join(member)
         if token is not None:
             kept_id = member.id if error is GroupError.FENCED_INSTANCE_ID else ""
@@ -141,14 +147,14 @@ class ClassicRebalance:
         self._answer_sync(member, error)
 
     def rebalance(self) -> None:
-        """There is a reason for a new assignment."""
+        """Begin a join phase, or check whether the current one is complete."""
         if self.state is PREPARING:
             self.maybe_end_join_phase()
         else:
             self._begin_join_phase()
 
     def maybe_end_join_phase(self) -> None:
-        """Somebody joined, or is not waited for any more."""
+        """End the join phase if all members have joined; for use after a join or a removal."""
         if self.state is PREPARING and self._initial_left_ms is None and self.members.have_all_joined:
             self._end_join_phase()
 
@@ -170,7 +176,7 @@ class ClassicRebalance:
             self._set(Timer.JOIN, self.members.rebalance_timeout_ms)
 
     def end_wait_for_joins(self) -> None:
-        """The timer of the join phase fired."""
+        """Handle the timer of the join phase."""
         if self.state is not PREPARING:
             return
         if self._initial_left_ms and self._has_newcomer:
@@ -212,7 +218,10 @@ class ClassicRebalance:
     def tell_generation(
         self, member: Member, token: int, *, skip_assignment: bool = False, leader: str | None = None
     ) -> None:
-        """It is in the generation. The leader is told of everybody: it assigns. ``leader``: who it is told leads."""
+        """Reply to a JoinGroup with the current generation.
+
+        The leader's reply lists all members, since it assigns. ``leader`` replaces the leader's id in the reply.
+        """
         leader = leader or self.members.leader or ""
         is_leader = member.id == leader
         self.reply(
@@ -231,7 +240,7 @@ class ClassicRebalance:
     # --- the sync phase -----------------------------------------------------------------------------------------------
 
     def sync(self, member: Member, token: int) -> None:
-        """It waits for its share, or gets it."""
+        """Make a member wait for its assignment, or reply with it."""
         if member.syncing is not None:
             self._answer_sync(member, GroupError.REBALANCE_IN_PROGRESS)
         member.syncing = token
@@ -243,7 +252,10 @@ class ClassicRebalance:
             self.watch(member)
 
     def assign(self, assignments: Mapping[str, bytes]) -> None:
-        """The leader's word. Who is left out has nothing; who is no member is not looked at."""
+        """Apply the leader's assignment.
+
+        A member that it omits gets an empty one; entries of non-members are ignored.
+        """
         if sum(len(assignments.get(member.id, b"")) for member in self.members) > self._assignable_bytes:
             self._withdraw(GroupError.UNKNOWN_SERVER_ERROR)
             self.rebalance()
@@ -260,7 +272,7 @@ class ClassicRebalance:
         return self.limits.group_bytes_max - taken
 
     def end_wait_for_syncs(self) -> None:
-        """The timer of the sync phase fired."""
+        """Handle the timer of the sync phase."""
         if self.state not in {COMPLETING, STABLE} or not self.members.unsynced:
             return
         for member in [m for m in self.members if m.id in self.members.unsynced]:
@@ -268,7 +280,7 @@ class ClassicRebalance:
         self.rebalance()
 
     def _withdraw(self, error: GroupError) -> None:
-        """There is no assignment in this generation."""
+        """End the generation without an assignment."""
         for member in self.members:
             self.members.assign(member, b"")
         self._answer_syncs(error)
@@ -295,10 +307,10 @@ class ClassicRebalance:
             self.reply(SyncReply(token=token, error=error))
         return True
 
-    # --- what is kept -------------------------------------------------------------------------------------------------
+    # --- state --------------------------------------------------------------------------------------------------------
 
     def write(self) -> None:
-        """The generation as it is now, a complete one."""
+        """Set the current, complete generation as the value to write."""
         self.written = GroupValue(
             generation=self.generation,
             protocol_type=self.members.protocol_type,
@@ -310,12 +322,12 @@ class ClassicRebalance:
         self._is_dirty = True
 
     def die(self) -> None:
-        """It is deleted."""
+        """Delete the group."""
         self._become(DEAD)
 
     def _become(self, state: GroupState) -> None:
         if state not in TRANSITIONS[self.state]:
-            raise AssertionError(f"a group does not go from {self.state.value} to {state.value}")
+            raise AssertionError(f"a group cannot change from {self.state.value} to {state.value}")
         self.state, self.since_ms, self.since_s = state, self.at_ms, self.now
 
     def _subscribed(self) -> frozenset[str] | None:

@@ -1,7 +1,7 @@
-"""The committed offsets of one group: which are taken, how long they are kept.
+"""The committed offsets of one group: acceptance and expiry.
 
-An offset expires by the confirmed time (``core.clock_doubt``), and not before the coordinator has seen by its steady
-clock, as far as it was there, that the retention is over: a commit may have been stamped by a clock that was behind.
+An offset expires by the confirmed time (``core.clock_doubt``). The coordinator's steady clock must also have seen the
+retention pass, as far as it was running: a clock that was behind may have stamped the commit.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -18,11 +18,11 @@ from seaweedmq.core.kafka.classic_rebalance import CONSUMER
 from seaweedmq.model.kafka_groups import GroupError, GroupState, OffsetRecord, OffsetValue
 
 TIME_MAX_MS = (1 << 63) - 1
-"""Latest time that a record of a group can name: an old client may wish for a retention beyond it."""
+"""Latest time that a record of a group can hold: an old client may request a longer retention."""
 
 
 class CommittedOffsets:
-    """By topic and partition."""
+    """The offsets of one group by topic and partition."""
 
     def __init__(self, group: str) -> None:
         self.group = group
@@ -30,30 +30,33 @@ class CommittedOffsets:
         self._count = 0
         self._by_topic: dict[str, dict[int, OffsetValue]] = {}
         self._taken_s: dict[Partition, float] = {}
-        """Steady time of the commit; without an offset that was committed before this coordinator took over."""
+        """Steady time of each commit; offsets committed under an earlier coordinator have none."""
 
     def __len__(self) -> int:
         return self._count
 
     def get(self, partition: Partition) -> OffsetValue | None:
-        """None: nothing is committed."""
+        """Return the committed offset; None: nothing is committed."""
         topic, number = partition
         return self._by_topic.get(topic, {}).get(number)
 
     def select(self, partitions: Collection[Partition] | None) -> Mapping[Partition, OffsetValue]:
-        """Of these partitions, or (None) of all. Those without an offset are left out."""
+        """Return the offsets of these partitions or (None) of all.
+
+        Partitions without an offset are left out.
+        """
         if partitions is None:
             return {(topic, number): value for topic, number, value in self._items()}
         found = {partition: self.get(partition) for partition in partitions}
         return {partition: value for partition, value in found.items() if value is not None}
 
     def records(self) -> Iterator[OffsetRecord]:
-        """All, as they are kept."""
+        """Yield the records of all offsets."""
         for topic, number, value in self._items():
             yield OffsetRecord(self.group, topic, number, value)
 
     def set(self, partition: Partition, value: OffsetValue | None) -> OffsetRecord:
-        """Keep an offset, or (None) forget it."""
+        """Set an offset, or (None) remove it; return its record."""
         topic, number = partition
         before = self.get(partition)
         if value is not None:
@@ -74,12 +77,23 @@ class CommittedOffsets:
         by_number[number] = value
         return OffsetRecord(self.group, topic, number, value)
 
-    # --- what is taken ------------------------------------------------------------------------------------------------
+    # --- commits ------------------------------------------------------------------------------------------------------
 
     def commit(
         self, commit: CommitOffsets, now: float, at_ms: int, limits: CoordinatorLimits, has_room: Callable[[int], bool]
     ) -> tuple[tuple[GroupError, ...], list[OffsetRecord]]:
-        """Take each offset for itself. ``has_room``: whether all of it may grow by so many bytes together."""
+        """Accept or reject each offset by itself.
+
+        Args:
+            commit: Offsets to commit.
+            now: Seconds on the steady clock.
+            at_ms: Wall clock.
+            limits: Limits of the coordinator.
+            has_room: Whether all offsets together may grow by a number of bytes.
+
+        Returns:
+            The error of each offset, in order, and the records of the accepted ones.
+        """
         errors, records = [], []
         before_bytes = self.size_bytes
         expire_ms = None if commit.retention_ms is None else min(at_ms + commit.retention_ms, TIME_MAX_MS)
@@ -111,10 +125,13 @@ class CommittedOffsets:
             return GroupError.POLICY_VIOLATION
         return GroupError.NONE
 
-    # --- what is dropped ----------------------------------------------------------------------------------------------
+    # --- removal ------------------------------------------------------------------------------------------------------
 
     def delete(self, delete: DeleteOffsets, group: ClassicGroup) -> tuple[tuple[GroupError, ...], list[OffsetRecord]]:
-        """Drop offsets of topics that nobody in the group reads. One that is not there is dropped, too."""
+        """Remove offsets of topics that no member reads.
+
+        Removing an offset that does not exist succeeds.
+        """
         errors, records = [], []
         for topic, number in delete.partitions:
             if group.subscribes(topic):
@@ -125,7 +142,10 @@ class CommittedOffsets:
         return tuple(errors), records
 
     def drop_topics(self, topics: Mapping[str, bytes | None]) -> list[OffsetRecord]:
-        """Drop offsets of topics that are no more: those without the id of the topic that has the name now, if any."""
+        """Remove offsets of deleted topics.
+
+        An offset stays if it has the id of the topic that has the name now.
+        """
         return self._drop(
             [
                 (topic, number)
@@ -136,21 +156,23 @@ class CommittedOffsets:
         )
 
     def topic_ids(self) -> Iterator[tuple[str, bytes]]:
-        """Each topic with an id that an offset of it has; in no order, and repeated."""
+        """Yield the topic and id of each offset that has an id; in no order, with repeats."""
         for topic, _, value in self._items():
             if value.topic_id is not None:
                 yield topic, value.topic_id
 
     def drop_all(self) -> list[OffsetRecord]:
-        """The group is no more."""
+        """Remove all offsets, when the group is removed."""
         return self.drop_topics(dict.fromkeys(self._by_topic))
 
     def expire(self, group: ClassicGroup, now: float, confirmed_ms: int, retention_ms: int) -> list[OffsetRecord]:
-        """Drop what is too old, but not while a member may be reading the topic.
+        """Remove expired offsets of topics that no member may be reading.
 
         Args:
-            now: seconds on the steady clock.
-            confirmed_ms: wall-clock time that it is at least.
+            group: The group of the offsets.
+            now: Seconds on the steady clock.
+            confirmed_ms: Confirmed wall-clock time: the present time or earlier.
+            retention_ms: Retention of the coordinator.
         """
         return self._drop(
             [
@@ -171,17 +193,20 @@ class CommittedOffsets:
 
 
 def entry_bytes(topic: str, metadata: str) -> int:
-    """Return the bytes that an offset counts for: some 250 bytes of objects, and its texts."""
+    """Return the counted bytes of an offset: some 250 bytes of objects, and its texts."""
     return 250 + len(topic) + 2 * len(metadata)
 
 
 def growth_bytes(topic: str, metadata: str, before: OffsetValue | None) -> int:
-    """By how much an offset makes it grow that replaces ``before``, if that was there."""
+    """Return the growth in bytes from an offset that replaces ``before``, if any."""
     return entry_bytes(topic, metadata) if before is None else 2 * (len(metadata) - len(before.metadata))
 
 
 def deletion_error(group: ClassicGroup) -> GroupError:
-    """Whether offsets may be deleted: of an empty group, or of one that says which topics it reads."""
+    """Return the error of deleting offsets of a group, ``NONE`` if allowed.
+
+    The group must be empty, or its members must name the topics that they read.
+    """
     if group.state is GroupState.EMPTY or group.protocol_type == CONSUMER:
         return GroupError.NONE
     return GroupError.NON_EMPTY_GROUP
@@ -190,12 +215,18 @@ def deletion_error(group: ClassicGroup) -> GroupError:
 def is_expired(
     group: ClassicGroup, value: OffsetValue, taken_s: float | None, now: float, confirmed_ms: int, retention_ms: int
 ) -> bool:
-    """Whether an offset has been kept for long enough: since the group is empty, or since it was committed if no member
-    ever joined or the members read other topics.
+    """Whether an offset has passed its retention.
+
+    It counts from the time since which the group is empty. It counts from the commit if no member ever joined, or the
+    members read other topics.
 
     Args:
-        taken_s: steady time of the commit; None: before this coordinator took over.
-        now, confirmed_ms: as :meth:`CommittedOffsets.expire`.
+        group: The group of the offset.
+        value: The offset.
+        taken_s: Steady time of the commit; None: under an earlier coordinator.
+        now: Seconds on the steady clock.
+        confirmed_ms: Confirmed wall-clock time, see :meth:`CommittedOffsets.expire`.
+        retention_ms: Retention of the coordinator.
     """
     since_ms, since_s = value.commit_ms, taken_s
     if group.protocol_type is not None:
@@ -209,5 +240,5 @@ def is_expired(
 
 
 def _java_length(text: str) -> int:
-    """Characters as Java counts them: those beyond 16 bits are two."""
+    """Return the length as Java counts it: characters beyond 16 bits count as two."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2

@@ -1,7 +1,7 @@
-"""The configs that a topic can have: every name of Apache Kafka 4.1, and SeaweedMQ's own.
+"""The configs of a topic: every name of Apache Kafka 4.1, and SeaweedMQ's own.
 
-A default is what holds here if nothing is set, be it another one than Kafka's: who reads it is told the truth. Those
-that come from the broker's settings are in ``topic_configs``.
+A default is the effective value here, even where Kafka's differs, so that readers see the truth. ``topic_configs`` has
+the defaults that come from the broker's settings.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ _CONFIGS = (
         only=("delete", "compact"),
         acts=True,
         synonym="log.cleanup.policy",
-        about="delete: retention removes old records. Without it every record is kept. With compact all have keys.",
+        about="delete: retention removes old records. Without it every record is kept. With compact all need keys.",
     ),
     Config(
         name="compression.gzip.level",
@@ -79,7 +79,7 @@ _CONFIGS = (
         default="86400000",
         low=0,
         synonym="log.cleaner.delete.retention.ms",
-        about="How long compaction keeps tombstones.",
+        about="Time that compaction keeps tombstones.",
     ),
     Config(
         name="file.delete.delay.ms",
@@ -87,7 +87,7 @@ _CONFIGS = (
         default="60000",
         low=0,
         synonym="log.segment.delete.delay.ms",
-        about="How long a file stays after it is given up.",
+        about="Time that a file stays after its removal.",
     ),
     Config(
         name="flush.messages",
@@ -95,7 +95,7 @@ _CONFIGS = (
         default=str(LONG_MAX),
         low=1,
         synonym="log.flush.interval.messages",
-        about="Records between fsyncs; seaweedmq.durability says when records are fsynced.",
+        about="Records between flushes; seaweedmq.durability decides when records are flushed.",
     ),
     Config(
         name="flush.ms",
@@ -103,14 +103,14 @@ _CONFIGS = (
         default=str(LONG_MAX),
         low=0,
         synonym="log.flush.interval.ms",
-        about="Time between fsyncs; seaweedmq.durability says when records are fsynced.",
+        about="Time between flushes; seaweedmq.durability decides when records are flushed.",
     ),
     Config(
         name="follower.replication.throttled.replicas",
         type=LIST,
         default="",
         form=THROTTLED_REPLICAS,
-        about="Replicas whose replication is slowed down on followers.",
+        about="Replicas whose replication is throttled on followers.",
     ),
     Config(
         name="index.interval.bytes",
@@ -125,7 +125,7 @@ _CONFIGS = (
         type=LIST,
         default="",
         form=THROTTLED_REPLICAS,
-        about="Replicas whose replication is slowed down on leaders.",
+        about="Replicas whose replication is throttled on leaders.",
     ),
     Config(
         name="local.retention.bytes",
@@ -133,7 +133,7 @@ _CONFIGS = (
         default="-2",
         low=-2,
         synonym="log.local.retention.bytes",
-        about="Size of the log files that stay beside the tables, a partition.",
+        about="Size per partition of the log files that stay beside the tables.",
     ),
     Config(
         name=LOCAL_RETENTION_MS,
@@ -142,7 +142,7 @@ _CONFIGS = (
         low=-2,
         acts=True,
         synonym="log.local.retention.ms",
-        about="How long log files, with batches as they were sent, stay beside tables; -2: the default, -1: as long.",
+        about="Time that log files, with batches as sent, stay beside tables; -2: the default, -1: as long as tables.",
     ),
     Config(
         name=MAX_COMPACTION_LAG_MS,
@@ -159,7 +159,7 @@ _CONFIGS = (
         low=0,
         acts=True,
         synonym="message.max.bytes",
-        about="Largest batch that is taken, in bytes as it is sent, up to the brokers' own frame_bytes_max.",
+        about="Largest accepted batch, in bytes as sent, up to the brokers' frame_bytes_max.",
     ),
     Config(
         name="message.timestamp.after.max.ms",
@@ -168,7 +168,7 @@ _CONFIGS = (
         low=0,
         acts=True,
         synonym="log.message.timestamp.after.max.ms",
-        about="How far a record's time may be ahead of the broker's.",
+        about="Limit on a record's time after the broker's clock.",
     ),
     Config(
         name="message.timestamp.before.max.ms",
@@ -177,7 +177,7 @@ _CONFIGS = (
         low=0,
         acts=True,
         synonym="log.message.timestamp.before.max.ms",
-        about="How far a record's time may be behind the broker's.",
+        about="Limit on a record's time before the broker's clock.",
     ),
     Config(
         name="message.timestamp.type",
@@ -186,7 +186,7 @@ _CONFIGS = (
         only=("CreateTime", "LogAppendTime"),
         acts=True,
         synonym="log.message.timestamp.type",
-        about="Whether a record has the time that its producer gave, or that of the broker.",
+        about="Source of a record's time: its producer or the broker.",
     ),
     Config(
         name="min.cleanable.dirty.ratio",
@@ -212,7 +212,7 @@ _CONFIGS = (
         low=1,
         acts=True,
         synonym="min.insync.replicas",
-        about="At most the topic's replicas. A partition with fewer takes no batch whose producer waits for all.",
+        about="A partition with fewer replicas rejects batches with acks=all. At most the topic's replicas.",
     ),
     Config(
         name="preallocate",
@@ -225,20 +225,20 @@ _CONFIGS = (
         name="remote.log.copy.disable",
         type=BOOLEAN,
         default="false",
-        about="Whether nothing more is copied to remote storage.",
+        about="Whether copying to remote storage has stopped.",
     ),
     Config(
         name="remote.log.delete.on.disable",
         type=BOOLEAN,
         default="false",
-        about="Whether what is in remote storage goes when that is turned off.",
+        about="Whether disabling remote storage deletes its content.",
     ),
     Config(
         name="remote.storage.enable",
         type=BOOLEAN,
         default="false",
         only=("false",),
-        about="Tiered storage of Kafka, which there is not; all records are in the shared storage anyway.",
+        about="Kafka's tiered storage, which is not supported; all records are in the shared storage anyway.",
     ),
     Config(
         name=RETENTION_BYTES,
@@ -247,7 +247,7 @@ _CONFIGS = (
         low=-1,
         acts=True,
         synonym="log.retention.bytes",
-        about="Size of a partition beyond which the oldest records go; -1: no bound. Counted over all partitions.",
+        about="Size of a partition above which the oldest records go; -1: no limit. Counted over all partitions.",
     ),
     Config(
         name=RETENTION_MS,
@@ -256,7 +256,7 @@ _CONFIGS = (
         low=-1,
         acts=True,
         synonym="log.retention.ms",
-        about="How long records are kept; -1: for ever. 0 counts as 1.",
+        about="Time that records are kept; -1: no limit. 0 counts as 1.",
     ),
     Config(
         name=SEGMENT_BYTES,
@@ -265,7 +265,7 @@ _CONFIGS = (
         low=1 << 20,
         acts=True,
         synonym="log.segment.bytes",
-        about="Size at which a log file ends and becomes a table, up to the brokers' own log_roll_bytes.",
+        about="Size at which a log file is sealed and becomes a table, up to the brokers' log_roll_bytes.",
     ),
     Config(
         name="segment.index.bytes",
@@ -281,7 +281,7 @@ _CONFIGS = (
         default="0",
         low=0,
         synonym="log.roll.jitter.ms",
-        about="How far the ends of log files are spread in time.",
+        about="Spread of the sealing times of log files.",
     ),
     Config(
         name=SEGMENT_MS,
@@ -290,21 +290,21 @@ _CONFIGS = (
         low=1,
         acts=True,
         synonym="log.roll.ms",
-        about="Age at which a log file ends and becomes a table, if it holds anything.",
+        about="Age at which a log file that is not empty is sealed and becomes a table.",
     ),
     Config(
         name="unclean.leader.election.enable",
         type=BOOLEAN,
         default="false",
         synonym="unclean.leader.election.enable",
-        about="Whether a replica that lacks records may lead; none ever does here.",
+        about="Whether a replica that lacks records may lead; here it never does.",
     ),
     Config(
         name=AUTO_COMPACT,
         type=BOOLEAN,
         default="false",
         acts=True,
-        about="true: brokers merge small Parquet files into larger ones. It has nothing to do with cleanup.policy.",
+        about="true: brokers merge small Parquet files into larger ones. Independent of cleanup.policy.",
     ),
     Config(
         name=DURABILITY,
@@ -312,7 +312,7 @@ _CONFIGS = (
         default="",
         only=tuple(Durability),
         acts=True,
-        about="replicated: a record counts once every replica holds it. stored: once it is fsynced.",
+        about="replicated: a record is acknowledged once every replica holds it. stored: once it is flushed.",
     ),
     Config(
         name=SCALING,
@@ -320,7 +320,7 @@ _CONFIGS = (
         default=Scaling.FIXED,
         only=(Scaling.FIXED,),
         acts=True,
-        about="fixed: a partition is a segment, which is never split nor merged.",
+        about="fixed: a partition is a segment that is never split or merged.",
     ),
 )
 

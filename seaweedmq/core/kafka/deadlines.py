@@ -1,27 +1,28 @@
-"""Many deadlines, most of which are put off again and again before they come."""
+"""Deadlines of many timers, most of which are postponed repeatedly before they expire."""
 
 from heapq import heapify, heappop, heappush
 
 from seaweedmq.core.kafka.classic_events import Timer
 
 Key = tuple[str, Timer, str]
-"""Group, timer, and the member it is of."""
+"""Group, timer, and member of the timer."""
 
 VOID_MAX = 1_000
-"""Entries of the heap that nobody waits for any more, beside one for each that somebody does."""
+"""Void entries of the heap, besides one for each valid entry."""
 
 
 class Deadlines:
-    """One deadline a key.
+    """A set of deadlines, one per key.
 
-    A heartbeat puts a session off: that costs a look-up. The heap learns of it when the earlier time comes, so it holds
-    no more than one entry for each time a deadline was set anew or brought forward, and is swept when most are void.
+    A heartbeat postpones a session, which costs one lookup. The heap is updated when the earlier time arrives. It thus
+    holds at most one entry for each time that a deadline was set again or brought forward. It is swept when most
+    entries are void.
     """
 
     def __init__(self) -> None:
         self._due: dict[Key, float] = {}
         self._queued: dict[Key, float] = {}
-        """What the heap has of a key, at the earliest; entries that say otherwise are void."""
+        """Earliest heap entry of each key; entries of another time are void."""
         self._heap: list[tuple[float, int, Key]] = []
         self._number = 0
 
@@ -29,7 +30,7 @@ class Deadlines:
         return len(self._due)
 
     def set(self, key: Key, at: float | None) -> None:
-        """Set, move or (None) cancel one."""
+        """Set, move or (None) cancel a deadline."""
         if at is None:
             self._due.pop(key, None)
             return
@@ -39,7 +40,7 @@ class Deadlines:
 
     @property
     def first_at(self) -> float | None:
-        """The next one; None: there is none."""
+        """The earliest deadline; None: there is none."""
         while self._heap:
             at, _, key = self._heap[0]
             due = self._due.get(key)
@@ -53,7 +54,7 @@ class Deadlines:
         return None
 
     def pop_due(self, now: float) -> list[Key]:
-        """Those that have come, in their order. They are over."""
+        """Remove the expired deadlines and return their keys in order."""
         keys = []
         while (at := self.first_at) is not None and at <= now:
             _, _, key = heappop(self._heap)

@@ -1,4 +1,4 @@
-"""What a shard answers for a group that it does not ask, and by how much a word would make it grow."""
+"""Error replies of a shard without the group's state machine, and the memory growth that a request causes."""
 
 from seaweedmq.core.kafka.classic_events import (
     Heartbeat,
@@ -17,7 +17,7 @@ from seaweedmq.model.kafka_groups import GroupError
 
 
 def group_error_reply(event: Join | Sync | Heartbeat | Leave, error: GroupError) -> Reply:
-    """The error as an answer to this request."""
+    """Return the error as the reply to this request."""
     match event:
         case Join():
             return JoinReply(token=event.token, member=event.member, error=error)
@@ -26,13 +26,13 @@ def group_error_reply(event: Join | Sync | Heartbeat | Leave, error: GroupError)
         case Heartbeat():
             return HeartbeatReply(event.token, error)
         case Leave():
-            if error is GroupError.UNKNOWN_MEMBER_ID:  # nobody is in a group that does not exist: said of each
+            if error is GroupError.UNKNOWN_MEMBER_ID:  # a missing group has no member: one error for each
                 return LeaveReply(event.token, members=tuple((leaving, error) for leaving in event.members))
             return LeaveReply(event.token, error)
 
 
 def growth_bytes(event: Join | Sync | Heartbeat | Leave, group: ClassicGroup | None) -> int:
-    """By how much the group would grow, at most; not at all, or less, if it says again what it said."""
+    """Return the largest growth of the group in bytes; zero or less if the request repeats an earlier one."""
     match event:
         case Join():
             return protocols_bytes(event.protocols) - (group.said_bytes(event.member) if group is not None else 0)

@@ -1,26 +1,27 @@
-"""How the bytes of one Fetch reply are shared out among its partitions (KIP-74)."""
+"""Division of the bytes of one Fetch reply among its partitions (KIP-74)."""
 
 
 class FetchBudget:
-    """What is left of a reply's bytes. Partitions come in order, each gets what it may of the rest.
+    """The remaining bytes of a reply.
 
-    The first batch of a reply is given whole, however large: else a consumer with low limits would never get past it.
+    Partitions come in order; each gets its share of the rest. The first batch of a reply always fits. Otherwise a
+    consumer with low limits would never get past it.
     """
 
     def __init__(self, bytes_max: int) -> None:
         self._left = max(0, bytes_max)
         self.taken = 0
-        """Bytes given so far."""
+        """Bytes of the batches so far."""
 
     def of(self, partition_bytes_max: int) -> int:
-        """Bytes that the next partition may give; 0 or less: nothing, but for a first batch."""
+        """Return the bytes that the next partition may add; 0 or less: only a first batch."""
         return min(self._left, max(0, partition_bytes_max))
 
     def fits(self, batch_bytes: int, partition_left: int) -> bool:
-        """Whether a batch may be given, where its partition may still give ``partition_left``."""
+        """Whether a batch fits if its partition may add ``partition_left`` bytes."""
         return not self.taken or batch_bytes <= min(partition_left, self._left)
 
     def took(self, batch_bytes: int) -> None:
-        """A batch was given."""
+        """Subtract a batch."""
         self.taken += batch_bytes
         self._left = max(0, self._left - batch_bytes)

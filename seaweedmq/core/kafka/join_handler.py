@@ -1,18 +1,18 @@
-"""JoinGroup: who is let into a classic group, and who is told what it knows already.
+"""JoinGroup: admission to a classic group, and repeated replies to members without changes.
 
-| who | says | in | then |
+| sender | id | state | result |
 |---|---|---|---|
-| nobody yet | no id | any | up to v3 a member; from v4 on it is given an id and comes again: MEMBER_ID_REQUIRED |
-| nobody yet | an instance id | any | a static member at once |
-| a static member | its instance id | Stable | has another id and its share; a round only if the protocol changes |
-| a static member | its instance id | else | has another id; a round |
-| who was given an id | its id | any | a member; a round |
+| a new client | none | any | up to v3 a member; from v4 it gets an id and joins again: MEMBER_ID_REQUIRED |
+| a new client | an instance id | any | a static member at once |
+| a static member | its instance id | Stable | another id, its assignment; a rebalance only for another protocol |
+| a static member | its instance id | other | another id; a rebalance |
+| a client with a pending id | its id | any | a member; a rebalance |
 | a member | its id | PreparingRebalance | waits |
-| a member | nothing new | CompletingRebalance | is told the generation once more |
-| a member, not the leader | nothing new | Stable | is told the generation once more |
-| a member | its id | else | a round |
+| a member | unchanged | CompletingRebalance | gets the generation again |
+| a member, not the leader | unchanged | Stable | gets the generation again |
+| a member | its id | other | a rebalance |
 
-The leader's JoinGroup always makes a round: it may know of partitions that nobody's metadata tells of.
+The leader's JoinGroup always causes a rebalance: it may know of partitions that no member's metadata contains.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from seaweedmq.model.kafka_groups import GroupError
 
 
 class JoinHandler:
-    """The door of a group."""
+    """JoinGroup handling of a classic group."""
 
     def __init__(self, round_: ClassicRebalance) -> None:
         self._round = round_
@@ -32,7 +32,7 @@ class JoinHandler:
         self._limits = round_.limits
 
     def handle(self, join: Join) -> None:
-        """Let it in, make it wait, or refuse it."""
+        """Admit the sender, make it wait, or reject it."""
         error = self._error(join)
         if error is not GroupError.NONE:
             self._refuse(join, error)
@@ -63,7 +63,7 @@ class JoinHandler:
         if known is None and not join.member and len(self._members.pending) >= most:
             return False
         if self._round.state is PREPARING:
-            # By those who joined: of a group that became too large, the last to join again are turned away.
+            # Count joined members: a group that is too large rejects the last ones to join again.
             has_joined = known is not None and known.joining is not None
             return has_joined or self._members.joining_count < most
         return known is not None or len(self._members) < most
@@ -94,14 +94,14 @@ class JoinHandler:
             self._round.join(member, join.token)
 
     def _is_told_already(self, member: Member, join: Join) -> bool:
-        """There is nothing new in its word: perhaps the answer to its last one got lost."""
+        """Whether the request contains nothing new: the reply to the last one may be lost."""
         if member.protocols != distinct(join.protocols):
             return False
         state = self._round.state
         return state is COMPLETING or (state is STABLE and member.id != self._members.leader)
 
     def _come_back(self, member: Member, join: Join) -> None:
-        """A static member restarted. Whoever speaks under its last id is not that member any more."""
+        """Give a restarted static member a new id; its last id is fenced."""
         leader_before = self._members.leader
         self._round.turn_away(member, GroupError.FENCED_INSTANCE_ID)
         self._round.unwatch(member.id)
@@ -114,7 +114,7 @@ class JoinHandler:
         if join.can_skip_assignment:
             self._round.tell_generation(member, join.token, skip_assignment=True)
         else:
-            # An old client that is told that it leads would assign anew: it is told that its last self does.
+            # An old client that reads itself as leader would assign again: the reply names its last id as leader.
             self._round.tell_generation(member, join.token, leader=leader_before)
 
     def _refuse(self, join: Join, error: GroupError) -> None:
@@ -135,6 +135,6 @@ class JoinHandler:
 
 
 def _texts(join: Join) -> Iterator[str]:
-    """What would be kept."""
+    """Yield the texts that the group would store."""
     yield from (join.new_member, join.instance or "", join.client_id, join.client_host, join.protocol_type)
     yield from (name for name, _ in join.protocols)

@@ -1,12 +1,12 @@
-"""What connections were refused of Kafka's producers, whose clients have several frames under way, in order.
+"""Rejected frames of Kafka producers, whose clients have several frames in flight, in order.
 
-A producer that a partition does not know may begin anywhere. So if its first frame is refused, because its broker is
-not ready to lead a partition yet, those behind it must not be where it begins, or the first could never be stored any
-more. Nor may they be told that they are out of order: librdkafka would begin a new epoch, and store again what it has
-stored and was not told of.
+A producer that is new to a partition may begin at any sequence. Its first frame may be rejected, because its broker is
+not ready to lead the partition. The frames behind it must then not be its beginning, or the first could never be
+appended. Nor may they get the error for out of order: librdkafka would begin a new epoch, and repeat frames that are
+stored and not yet acknowledged.
 
-A client sends such a frame again within moments, or gives it up. One that does not come again is forgotten, or
-everything behind it would be refused without an end.
+A client repeats a rejected frame within moments, or drops it. A frame that is not repeated is forgotten; otherwise
+everything behind it would be rejected endlessly.
 """
 
 from collections import OrderedDict
@@ -15,26 +15,32 @@ from collections.abc import Hashable
 from seaweedmq.model.producer import unwrapped
 
 REJECTED_MAX = 100_000
-"""What counts are those of the last moments: a client soon sends again what was refused."""
+"""Remembered rejections. Only recent ones matter: a client soon repeats a rejected frame."""
 REJECTED_S = 60.0
-"""Time within which a client sends a refused frame again: librdkafka and Java's client wait a second at most between
-two attempts, and what was on its way behind the frame arrives within their request timeouts of 30 s."""
+"""Longest time in which a client repeats a rejected frame. librdkafka and Java's client wait at most a second between
+attempts, and frames in flight behind it arrive within their request timeouts of 30 s.
+"""
 
 
 class RejectedSequences:
-    """By connection, partition and producer: the first frame that was refused, until it, or one before it, comes
-    again."""
+    """The first rejected frame by connection, partition and producer.
+
+    It is remembered until it, or an earlier one, is repeated.
+    """
 
     def __init__(self, refused_max: int = REJECTED_MAX) -> None:
         self._refused: OrderedDict[Hashable, tuple[int, int, float]] = OrderedDict()
-        """Epoch, sequence and time, the longest refused first."""
+        """Epoch, sequence and time of each rejection, the earliest first."""
         self._refused_max = refused_max
 
     def __len__(self) -> int:
         return len(self._refused)
 
     def is_behind(self, who: Hashable, producer_epoch: int, first_sequence: int, now: float) -> bool:
-        """A frame comes: whether one before it was refused and did not come again. Then it is no beginning."""
+        """Whether an earlier frame was rejected and not repeated.
+
+        The frame is then not a beginning.
+        """
         refused = self._refused.get(who)
         if refused is None:
             return False
@@ -45,12 +51,14 @@ class RejectedSequences:
         return False
 
     def refuse(self, who: Hashable, producer_epoch: int, first_sequence: int, now: float) -> None:
-        """A frame that is behind none was refused, and its client will send it again. Beyond the limit the longest
-        refused is forgotten."""
+        """Remember a rejected frame that is behind no other, and that its client will repeat.
+
+        Beyond the limit the earliest rejection is forgotten.
+        """
         self._refused[who] = producer_epoch, first_sequence, now
         if len(self._refused) > self._refused_max:
             self._refused.popitem(last=False)
 
     def forget(self, who: Hashable) -> None:
-        """What was refused here was stored elsewhere meanwhile, for its producer is known to have got further."""
+        """Forget a rejection: the producer is known to be further, so another leader has stored the frame."""
         self._refused.pop(who, None)

@@ -1,21 +1,21 @@
-"""All groups of one partition of ``__consumer_offsets``, and their offsets: what its coordinator knows and decides.
+"""State and decisions of a shard: all groups of one partition of ``__consumer_offsets``, and their offsets.
 
-The shell (``kafka.shard``) loads what the partition holds, begins, and then hands over one event after another:
+The shell (``kafka.shard``) loads the content of the partition, begins, and then passes one event after another:
 
-| step | what |
+| step | purpose |
 |---|---|
-| ``load(record)`` | every record of the partition in order, tombstones too; later ones replace earlier ones |
+| ``load(record)`` | every record of the partition in order, also tombstones; later ones replace earlier ones |
 | ``begin(now, at_ms)`` | everything is loaded: sessions begin |
-| ``handle(event, now, at_ms)`` | append ``records``, say ``replies`` when all of it is committed |
-| ``wake_at`` | when ``Tick`` is to be handled next |
-| ``snapshot()`` | the records that give the same state again, to be appended from time to time |
+| ``handle(event, now, at_ms)`` | append ``records``, send ``replies`` when all of it is committed |
+| ``wake_at`` | time of the next ``Tick`` |
+| ``snapshot()`` | the records that restore this state, to be appended periodically |
 
-The state is ahead of what is committed. If an append fails, all of it is to be dropped: the next coordinator loads what
-was committed, and nobody was told of anything else. So what is read here (``groups``, ``describe``, ``offsets``) is
-told when everything that was handed out before is committed.
+The state is ahead of the committed records. If an append fails, the shell drops all of it: the next coordinator loads
+the committed records, and no client has received anything else. The shell therefore returns the results of ``groups``,
+``describe`` and ``offsets`` only when every earlier outcome is committed.
 
-A group comes to be when somebody joins or commits without a member id. It is forgotten when it is deleted, or when
-nobody is in it and no offset of it is left; at once, if nothing was ever written of it.
+A group is created when a member joins, or a client commits without a member id. It is removed when it is deleted, or
+when it has no member and no offset; at once, if no record of it was ever written.
 """
 
 from collections import deque
@@ -59,9 +59,9 @@ from seaweedmq.model.kafka_groups import (
 )
 
 ENTRY_BYTES = 3_000
-"""A group takes so much beside its members and offsets ..."""
+"""Memory of a group besides its members and offsets."""
 MEMBER_BYTES = 800
-"""... and a member so much beside what is in the group's record."""
+"""Memory of a member besides its part of the group's record."""
 
 
 class _Entry:
@@ -73,7 +73,7 @@ class _Entry:
         self.group = group
         self.committed = CommittedOffsets(group.name)
         self.counted_bytes = 0
-        """What the shard counts for it."""
+        """Bytes that the shard counts for it."""
 
     @property
     def size_bytes(self) -> int:
@@ -86,20 +86,23 @@ class _Entry:
 
     @property
     def is_over(self) -> bool:
-        """Nothing would be missed."""
+        """Whether the group can be removed without a trace."""
         return self.group.is_idle and self.group.written is None and not len(self.committed)
 
 
 def _empty_bytes(group: str) -> int:
-    """A group without members and offsets, whose name may have thousands of characters."""
+    """Return the memory of a group without members and offsets, whose name may have thousands of characters."""
     return ENTRY_BYTES + len(group)
 
 
 class GroupShard:
-    """``now`` is in seconds on a steady clock, ``at_ms`` the wall clock."""
+    """The coordinator's state of one shard.
+
+    ``now`` is in seconds on a steady clock, ``at_ms`` the wall clock.
+    """
 
     def __init__(self, limits: CoordinatorLimits, memory: StateMemory) -> None:
-        """``memory``: of all shards of the broker."""
+        """Create an empty shard. ``memory`` is the account of all shards of the broker."""
         self._limits = limits
         self._memory = memory
         self._entries: dict[str, _Entry] = {}
@@ -107,27 +110,27 @@ class GroupShard:
         self._clock = WallWatch()
         self._check_at: float | None = None
         self._unchecked: deque[str] = deque()
-        """Groups whose offsets were not looked at yet, in this round of checks."""
+        """Groups whose offsets the current check has not reached yet."""
         self._records: list[ShardRecord] = []
         self._replies: list[Reply] = []
         self.size_bytes = 0
-        """What all of it counts for."""
+        """Counted bytes of all groups."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
     @property
     def wake_at(self) -> float | None:
-        """When ``Tick`` is to be handled; None: there is nothing to wait for."""
+        """The time of the next ``Tick``, in steady seconds; None: no timer is set."""
         first_at, check_at = self._deadlines.first_at, self._check_at
         if first_at is None or check_at is None:
             return check_at if first_at is None else first_at
         return min(first_at, check_at)
 
-    # --- what is kept -------------------------------------------------------------------------------------------------
+    # --- records ------------------------------------------------------------------------------------------------------
 
     def load(self, record: ShardRecord) -> None:
-        """Take what the partition holds."""
+        """Apply a record of the partition."""
         entry = self._entry(record.group)
         if isinstance(record, GroupMetadataRecord):
             entry.group = ClassicGroup(record.group, self._limits, 0.0, record.value)
@@ -136,48 +139,54 @@ class GroupShard:
         self._settle(entry)
 
     def begin(self, now: float, at_ms: int) -> None:
-        """All is loaded."""
+        """Begin the sessions, after everything is loaded."""
         self._clock.note(at_ms * 1_000, now)
         for entry in self._entries.values():
             self._take(entry, entry.group.take_over(now, at_ms))
         self._check_at = now + self._limits.offsets_check_ms / 1_000
 
     def snapshot(self) -> Iterator[ShardRecord]:
-        """What gives this state again. To be taken at once: it must not be changed meanwhile."""
+        """Yield the records that restore this state.
+
+        The caller must not change the shard meanwhile.
+        """
         for name, entry in self._entries.items():
             if entry.group.written is not None:
                 yield GroupMetadataRecord(name, entry.group.written)
             yield from entry.committed.records()
 
     def close(self) -> None:
-        """Give back its memory: this broker coordinates these groups no longer."""
+        """Release the memory: this broker no longer coordinates these groups."""
         self._count(-self.size_bytes)
         self._entries.clear()
 
-    # --- what is told -------------------------------------------------------------------------------------------------
+    # --- queries ------------------------------------------------------------------------------------------------------
 
     def groups(self) -> tuple[ListedGroup, ...]:
-        """All of them."""
+        """Return all groups, as in ListGroups."""
         return tuple(entry.group.listed() for entry in self._entries.values())
 
     def describe(self, group: str) -> DescribedGroup:
-        """One that does not exist is ``DEAD``."""
+        """Return the description of a group; ``DEAD`` if it does not exist."""
         entry = self._entries.get(group)
         return entry.group.described() if entry is not None else DescribedGroup(group=group, state=GroupState.DEAD)
 
     def offsets(self, group: str, partitions: Collection[Partition] | None = None) -> Mapping[Partition, OffsetValue]:
-        """What is committed, of these partitions or (None) of all. Those without an offset are left out."""
+        """Return the committed offsets of these partitions or (None) of all.
+
+        Partitions without an offset are left out.
+        """
         entry = self._entries.get(group)
         return entry.committed.select(partitions) if entry is not None else {}
 
     def topic_ids(self) -> set[tuple[str, bytes]]:
-        """Topics of which offsets are committed, with their ids; of one name there may be several."""
+        """Return the names and ids of topics with committed offsets; one name may have several ids."""
         return {known for entry in self._entries.values() for known in entry.committed.topic_ids()}
 
-    # --- what happens -------------------------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------------------------------
 
     def handle(self, event: ShardEvent, now: float, at_ms: int) -> ShardOutcome:
-        """Take one event."""
+        """Handle one event and return its records and replies."""
         self._clock.note(at_ms * 1_000, now)
         match event:
             case Join() | Sync() | Heartbeat() | Leave():
@@ -196,7 +205,7 @@ class GroupShard:
                 self._pass_time(now, at_ms)
         records, replies = tuple(self._records), tuple(self._replies)
         self._records, self._replies = [], []
-        if isinstance(event, Heartbeat):  # nothing else comes of it
+        if isinstance(event, Heartbeat):  # it changes nothing that must be committed first
             return ShardOutcome(records=records, prompt=replies)
         return ShardOutcome(records=records, replies=replies)
 
@@ -302,7 +311,7 @@ class GroupShard:
     # --- entries ------------------------------------------------------------------------------------------------------
 
     def _entry(self, group: str) -> _Entry:
-        """It exists from here on; ``_settle`` is to follow."""
+        """Return the entry of a group, created if missing. ``_settle`` must follow."""
         entry = self._entries.get(group)
         if entry is None:
             entry = self._entries[group] = _Entry(ClassicGroup(group, self._limits, 0.0))
@@ -317,7 +326,7 @@ class GroupShard:
             self._deadlines.set((name, timer, member), at)
 
     def _settle(self, entry: _Entry) -> None:
-        """Something of it changed: count it anew, or forget it."""
+        """Update the counted bytes of a changed entry, or remove it."""
         if entry.is_over:
             self._remove(entry)
         else:

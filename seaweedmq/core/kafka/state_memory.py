@@ -2,7 +2,10 @@
 
 
 class StateMemory:
-    """Bytes that the shards of one broker hold together. What a shard loads counts even above the bound."""
+    """Bytes that the shards of one broker hold together.
+
+    Loaded state counts even above the limit.
+    """
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -12,25 +15,25 @@ class StateMemory:
 
     @property
     def free(self) -> int:
-        """Bytes that groups may grow by."""
+        """The bytes that groups may grow by."""
         return max(0, self.bytes_max - self.used)
 
     def has_room(self, more_bytes: int) -> bool:
-        """Whether a group may grow by so much."""
+        """Whether a group may grow by this many bytes."""
         is_short = more_bytes > self.free
         if is_short:
             self._is_short = True
         return not is_short
 
     def count(self, more_bytes: int) -> None:
-        """Count what a shard holds more, or (negative) less."""
+        """Count more bytes of a shard, or (negative) fewer."""
         self.used += more_bytes
         assert self.used >= 0
         if self.used <= self.bytes_max // 2:
             self._is_short = self._is_reported = False
 
     def take_shortage(self) -> bool:
-        """Whether a group was refused room, once until half of it is free again."""
+        """Whether a group was denied memory; once until half of it is free again."""
         is_news = self._is_short and not self._is_reported
         self._is_reported = self._is_short
         return is_news

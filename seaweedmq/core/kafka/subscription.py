@@ -1,10 +1,14 @@
-"""Which topics a consumer subscribed to: the beginning of its metadata, the same in all versions of it."""
+"""Topics of a consumer's subscription: the first part of its metadata, which is the same in all versions."""
 
 import struct
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """Kafka's ``ConsumerProtocolSubscription``: int16 version, then an array of strings. None: it is not one."""
+    """Decode the topics of Kafka's ``ConsumerProtocolSubscription``: int16 version, then an array of strings.
+
+    Returns:
+        The topics; None if the bytes are not a subscription.
+    """
     try:
         _version, count = struct.unpack_from(">hi", metadata)
         if not 0 <= count <= len(metadata):

@@ -113,7 +113,7 @@ async def test_a_zombie_wakes_up_to_refused_commits_and_gets_its_share_anew(test
     one.clinging = True
     await one.joined(hosts[0])
     refused = await one.commit({mine: 9})
-    assert "does not belong to one any more" in refused[mine]
+    assert "no longer belongs to one" in refused[mine]
     one.clinging = False
     await settled([one, two], 2)
     assert (await committed(hosts[0]))[mine] == 3

@@ -77,7 +77,7 @@ def test_a_zombie_comes_back_to_nothing_and_its_commits_are_refused() -> None:
     transcript.waits(7)
     assert transcript.opens("a", held={0: 1}) == ["a/1: owns nothing"]
     assert transcript.commits("a", 0, 5, 1) == [
-        "a/1: #1 kept; 0 refused: segment 0 does not belong to a any more: stop reading it"
+        "a/1: #1 kept; 0 refused: segment 0 no longer belongs to a: stop reading it"
     ]
     assert transcript.committed == {}
 
@@ -92,7 +92,7 @@ def test_a_later_incarnation_fences_the_earlier_and_takes_over_at_once() -> None
     ]
     assert transcript.commits("a", 0, 0, 1) == [
         "a/2: #1 kept; 0 refused: segment 0 was read in generation 1, which is over (now: 2): "
-        "stop reading it, and begin anew when it is assigned again"
+        "stop reading it, and begin again when it is reassigned"
     ]
 
 
@@ -238,7 +238,7 @@ def test_a_commit_beyond_the_end_is_refused_and_the_rest_is_kept() -> None:
     transcript.waits(1)
     transcript.publishes(_0=10)
     assert transcript.commits("a", 0, 11, 1) == [
-        "a/1: #1 kept; 0 refused: offset 11 lies beyond the end of segment 0, 10: commit what was read and no more"
+        "a/1: #1 kept; 0 refused: offset 11 lies beyond the end of segment 0, 10: commit only records that were read"
     ]
     assert transcript.commits("a", 0, 10, 1) == ["a/1: #1 kept"]
     transcript.succeeds({0: 10}, 1)

@@ -279,7 +279,7 @@ def test_what_no_name_is_can_be_deleted() -> None:
 @pytest.mark.parametrize(
     ("step", "rule"),
     [
-        (Alteration("retention.ms", AlterOp.APPEND, "1"), "is no list"),
+        (Alteration("retention.ms", AlterOp.APPEND, "1"), "is not a list"),
         (Alteration("retention.ms", AlterOp.SET, None), "has no value"),
         (Alteration("retention.ms", 4, "1"), "operation 4"),
         (Alteration("retention.hours", AlterOp.SET, "1"), "there is no topic config"),

@@ -136,5 +136,5 @@ def test_ranges_hold_what_they_were_given(first: set[int], second: set[int]) -> 
 
 @pytest.mark.parametrize("ranges", [((2, 2),), ((3, 2),), ((0, 2), (2, 3)), ((4, 5), (0, 1)), ((-1, 2),)])
 def test_ranges_that_are_none_are_refused(ranges: tuple[tuple[int, int], ...]) -> None:
-    with pytest.raises(InvalidArgument, match="no ranges of ids"):
+    with pytest.raises(InvalidArgument, match="not ranges of ids"):
         IdRanges(ranges)

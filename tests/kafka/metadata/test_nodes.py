@@ -40,7 +40,7 @@ def test_a_full_table_forgets_the_oldest_that_are_gone() -> None:
     assert "h:1" in grown.ids
     assert "h:2" not in grown.ids
     assert grown.ids["new:1"] == NODES_MAX + 1
-    with pytest.raises(ResourceExhausted, match="there may be 10000"):
+    with pytest.raises(ResourceExhausted, match="at most 10000 may"):
         with_nodes(full, ["new:1"], {*full.ids, "new:1"})
 
 
