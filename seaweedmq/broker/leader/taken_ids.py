@@ -92,8 +92,8 @@ class TakenIds:
             raise InvalidArgument(
                 f"the folder {topic_dir(name)} of storage {uri} holds files of another topic {name}, uid {of}, and "
                 "each topic needs a folder of its own: if that topic is of this cluster, stop the brokers and rebuild "
-                f"etcd with `seaweedmq cluster recover --storage {uri} --etcd ENDPOINTS`; else move the folder away, or "
-                "choose another name"
+                f"etcd with `seaweedmq cluster recover --storage {uri} --etcd ENDPOINTS`; else move the folder away, "
+                "or choose another name"
             )
         return _above(used)
 
