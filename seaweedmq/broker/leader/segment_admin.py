@@ -101,7 +101,7 @@ class SegmentAdmin:
         if segment is None:
             raise NotFound(f"topic {name} has no segment {number}: see `seaweedmq segment list {name}`")
         if not segment.is_open:
-            raise StaleMetadata(f"{segment} is sealed: use its successor, {_listed(segment.successors)}")
+            raise StaleMetadata(f"{segment} is sealed: use {_listed(segment.successors)} instead")
         return segment
 
     def _broker(self, named: str) -> str:
