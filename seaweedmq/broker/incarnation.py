@@ -54,7 +54,7 @@ class Incarnation:
         return self._ended or self.session.lost.is_set()
 
     def lease_alive(self) -> bool:
-        """Return whether this broker surely still owns the segments assigned to this id."""
+        """Whether this broker surely still owns the segments assigned to this id."""
         return self.session.alive()
 
     def begin(self) -> None:

@@ -179,7 +179,7 @@ class EtcdMetaStore:
         if self._closing:
             await asyncio.wait(self._closing, timeout=2 * self._timeout_s)
 
-    # --- one connection at a time ---
+    # --- the connection, one at a time ---
 
     def _connect(self) -> _Connection:
         if self._closed:

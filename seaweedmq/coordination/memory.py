@@ -128,7 +128,7 @@ class MemoryMetaServer:
             self._bind(entry.key, entry.lease)
         self.wake()
 
-    # --- what clients do ---
+    # --- calls of clients ---
 
     @property
     def is_running(self) -> bool:
@@ -179,7 +179,7 @@ class MemoryMetaServer:
         """
         if revision < self.compacted_revision:
             raise OutOfRange(
-                f"revision {revision} is compacted, the oldest kept is {self.compacted_revision}: list again"
+                f"revision {revision} is compacted, the oldest available is {self.compacted_revision}: list again"
             )
         if revision > self.revision + 1:
             raise OutOfRange(
@@ -189,7 +189,7 @@ class MemoryMetaServer:
         return self._history[at:]
 
     def has_lease(self, lease: int) -> bool:
-        """Return whether a lease was granted and has not ended."""
+        """Whether a lease was granted and has not ended."""
         return lease in self._leases
 
     def grant(self, ttl_s: float) -> int:
@@ -212,7 +212,7 @@ class MemoryMetaServer:
             ended.timer.cancel()
             self._apply([], sorted(ended.keys))
 
-    # --- inside ---
+    # --- internals ---
 
     def _renew(self, lease: int, extra_s: float = 0.0) -> float:
         held = self._leases[lease]

@@ -89,7 +89,7 @@ class Session:
         return self.deadline_s - self._clock_s()
 
     def alive(self) -> bool:
-        """Return whether the lease surely lives now."""
+        """Whether the lease surely lives now."""
         return self.lease != 0 and not self.lost.is_set() and self._clock_s() < self.deadline_s
 
     def extend(self, deadline_s: float) -> None:
@@ -213,9 +213,7 @@ class Session:
         address, *others = addresses = _address_keys(info)
         puts = [Put(broker_key(info.id), broker_to_json(info), self.lease)]
         puts += [Put(key, info.id.encode(), self.lease) for key in addresses]
-        revisions = dict.fromkeys(
-            others, 0
-        )  # Read only if that proves wrong: brokers share one address only by mistake.
+        revisions = dict.fromkeys(others, 0)  # Read only if wrong: brokers share this address only by mistake.
         looks_at = [address]
         while True:
             for key in looks_at:

@@ -39,7 +39,7 @@ class GuardedLease(Protocol):
 
 
 def is_due(guarded: GuardedLease, now_s: float) -> bool:
-    """Return whether the standby has to renew a lease now."""
+    """Whether the standby has to renew a lease now."""
     is_loop_given_up = now_s - guarded.renewed_s > LOOP_HELD_S_MAX
     left_s = guarded.deadline_s - now_s
     return guarded.lease != 0 and 0 < left_s < DUE_SHARE * guarded.ttl_s and not is_loop_given_up

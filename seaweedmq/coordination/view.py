@@ -180,7 +180,7 @@ class ClusterView:
     async def _list(self) -> Snapshot:
         snapshot = await self._store.list(keys.ROOT)
         if not self._recognizes(snapshot, self.revision, self._mod_revisions.get(keys.CLUSTER_SEEN, 0)):
-            raise Unavailable("the metadata of etcd is not that of this cluster, or is older")
+            raise Unavailable("etcd has the metadata of another cluster, or older metadata: retry")
         return snapshot
 
     async def ready(self) -> None:
@@ -212,7 +212,7 @@ class ClusterView:
         return 0.0 if known is None else asyncio.get_running_loop().time() - known[0]
 
     def saw_sealing(self, segment: Segment) -> bool:
-        """Return whether this view saw the segment being sealed, so that ``sealed_for_s`` is its exact age."""
+        """Whether this view saw the segment being sealed, so that ``sealed_for_s`` is its exact age."""
         return self._sealed.get(segment.key, (0.0, False))[1]
 
     def segments_of(self, name: TopicName) -> Mapping[int, Segment]:

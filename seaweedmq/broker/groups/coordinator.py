@@ -237,7 +237,7 @@ class Coordinator:
         """Query the ends of segments whose member is about to lose them: unread records tell a crash from idleness."""
         self.handle(Learned(await self._watermarks.ask(self.name.topic, self.group.owned)))
 
-    # --- time, and what is written ------------------------------------------------------------------------------------
+    # --- time and writes ----------------------------------------------------------------------------------------------
 
     async def _keep_time(self) -> None:
         loop = asyncio.get_running_loop()

@@ -209,7 +209,7 @@ class Balancer:
 
     def _segment(self, name: TopicName, number: int) -> Segment:
         found = self._metadata.view.segment(SegmentId(name, number))
-        assert found is not None, "decided about in this moment"
+        assert found is not None, "a decision names segments of the view"
         return found
 
     async def _carry_out(self, step: Transition) -> None:

@@ -1,9 +1,10 @@
 """Adoption of a schema: an empty topic gets the schema of its first table, even while plain records may arrive.
 
 1. The leader writes the topic with the schema that it is ``adopting``. A primary that knows of it appends no plain
-frame: these wait for the decision. 2. It queries every primary for the ends of its segments as of that revision,
-committed or not. 3. It writes the topic again: with the schema if the segments are empty, else without. The transaction
-compares the topic's revision, which every new segment changes: no primary was left out, nor replaced since.
+   frame: these wait for the decision.
+2. It queries every primary for the ends of its segments as of that revision, committed or not.
+3. It writes the topic again: with the schema if the segments are empty, else without. The transaction compares the
+   topic's revision, which every new segment changes: no primary was left out, nor replaced since.
 
 The state is in etcd, so a new leader continues the decision of an earlier one.
 """
