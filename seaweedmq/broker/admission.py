@@ -3,10 +3,9 @@
 Nor does it serve before the storage takes a file. A full storage is admitted: the broker serves what is there, and its
 retention makes room.
 
-``core.identity`` decides. A rejected broker answers every call with the reason and its remedy, reports NOT_SERVING, and
-decides again until an operator has removed the cause; its process never ends for that. The mirror of the metadata
-checks each listing before it applies it, so an etcd that is lost or restored while the broker runs halts the broker
-likewise.
+``core.identity`` decides. A rejected broker answers every call with the reason and its remedy, and reports NOT_SERVING.
+It decides again until an operator has removed the cause; its process never ends for that. The mirror of the metadata
+checks each listing before it applies it. So an etcd that is lost or restored while the broker runs halts it likewise.
 """
 
 import asyncio

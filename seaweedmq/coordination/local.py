@@ -50,9 +50,9 @@ def etcd_binary() -> Path:
 class LocalEtcd:
     """An etcd process with its data and ``etcd.log`` below ``directory``; an async context manager.
 
-    Ports are chosen at the first start, or when the endpoint is first read, and reserved while this object lives, so
-    that a restart serves the same address with the same data. Two parameters are for tests: with ``fsync=False`` data
-    survives the death of etcd, but not that of the machine; ``quota_bytes`` is the data size at which etcd rejects
+    Ports are chosen at the first start, or when the endpoint is first read. They stay reserved while this object lives,
+    so that a restart serves the same address with the same data. Two parameters are for tests. With ``fsync=False``
+    data survives the death of etcd, but not that of the machine. ``quota_bytes`` is the data size at which etcd rejects
     writes.
     """
 

@@ -99,8 +99,8 @@ class Session:
     async def open(self, info: BrokerInfo) -> None:
         """Take a lease, keep it alive, and register the broker and its addresses under it.
 
-        If another broker holds an address, wait for the end of its lease: up to TTL + 4 s since etcd was last
-        unreachable, and at most three times as long.
+        If another broker holds an address, wait for the end of its lease. The wait is up to TTL + 4 s since etcd was
+        last unreachable, and at most three times as long.
 
         Raises:
             AlreadyExists: If a living broker holds an address.

@@ -1,9 +1,9 @@
 """Standby of the lease renewal: a thread that renews a lease when the event loop does not.
 
-If a handler held the loop for longer than a lease lasts, the broker would lose all its segments, and others would fail
-over, although the broker works. The thread has its own connection to etcd and does not need the loop; only a single
-call of C code that keeps the interpreter's lock delays both. The thread stops renewing for a loop that is held too
-long: that broker serves no client, and others must take over.
+If a handler held the loop for longer than a lease lasts, the broker would lose all its segments although it works. The
+thread has its own connection to etcd and does not need the loop. Only a single call of C code that keeps the
+interpreter's lock delays both. The thread stops renewing for a loop that is held too long: that broker serves no
+client, and others must take over.
 """
 
 import logging

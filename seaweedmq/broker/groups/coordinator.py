@@ -1,8 +1,8 @@
 """Coordinator of one group and topic: the shell around ``core.group.group_state_machine``, on the leader.
 
 Events enter the state machine at once. One task writes their outcome, gathered into few transactions, and sends replies
-once it is written. If a write fails, all streams end, and the members rejoin at a coordinator that reads etcd again:
-the state in memory may be ahead of it.
+once it is written. If a write fails, all streams end, and the members rejoin at a coordinator that reads etcd again.
+The state in memory may be ahead of it.
 """
 
 import asyncio

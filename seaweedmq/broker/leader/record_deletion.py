@@ -1,6 +1,6 @@
 """Deletion of the records below an offset: the leader raises the low watermarks of a topic's partitions.
 
-The low watermarks have a key of their own beside the topic's: every replaced segment rewrites the topic's key, and the
+The low watermarks have a key of their own beside the topic's. Every replaced segment rewrites the topic's key, and the
 marks of 4,096 partitions are larger than the rest of it.
 """
 

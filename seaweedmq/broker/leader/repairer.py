@@ -219,8 +219,8 @@ class Repairer:
     async def _something_to_do(self, seen: int) -> None:
         """Wait until another check is due.
 
-        A check is due when the metadata changes, a segment breaks, a task or a pause ends, or a suspicion expires, so
-        that the broker may take replicas again.
+        A check is due when the metadata changes, a segment breaks, a task or a pause ends, or a suspicion expires. The
+        suspected broker may then take replicas again.
         """
         now = asyncio.get_running_loop().time()
         times = [*self._not_before.values(), *self._placement.suspects.values()]

@@ -2,7 +2,7 @@
 
 An etcd restored from a backup reuses ids, and one that was lost knows no topic. Files of two segments with one id would
 be mistaken for each other. So the leader lists the folder of a topic once, before the first new segment of its
-leadership, and the folder of a name before a topic gets that name.
+leadership. It also lists the folder of a name before a topic gets that name.
 """
 
 import asyncio
