@@ -1,4 +1,7 @@
-"""Who answers a call: this broker, the leader, or the broker that is named. The only place that passes calls on."""
+"""Router of calls to their handler: this broker, the leader, or a named broker.
+
+It is the only module that forwards calls.
+"""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, TypeVar
@@ -87,17 +90,26 @@ BY_LEADER: Mapping[type[Call[Any]], Callable[[Leader, Any], Awaitable[Any]]] = {
     ReportSuspicions: lambda leader, suspicions: leader.suspect(suspicions),
     ReportEmptied: lambda leader, emptied: leader.pruning.prune(emptied),
 }
-"""What the leader answers. Everything else is answered by the broker that is called, but for ``DrainBroker``, which the
-one answers that is to be drained, and calls about Kafka's groups, which their coordinators answer."""
+"""Calls that the leader answers.
+
+The called broker answers all others, except ``DrainBroker``, which the broker to drain answers, and calls about Kafka
+groups, which their coordinators answer.
+"""
 
 
 class Local:
-    """What this broker answers itself, whoever leads."""
+    """The calls that this broker answers itself, whether it leads or not."""
 
     def __init__(
         self, descriptions: Descriptions, owned: OwnedSegments, followers: Callable[[], FollowerService]
     ) -> None:
-        """``followers`` raises Unavailable while this broker is not in the cluster."""
+        """Create the handlers.
+
+        Args:
+            descriptions: Descriptions of topics.
+            owned: Open segments whose primary is this broker.
+            followers: Returns the segments that this broker follows; raises Unavailable while it is not registered.
+        """
         self._answers: dict[type[Call[Any]], Callable[[Any], Awaitable[Any]]] = {
             ListTopics: lambda _: descriptions.topics(),
             DescribeTopic: lambda call: descriptions.describe(call.name, call.which, call.topic_uid),
@@ -112,16 +124,13 @@ class Local:
         }
 
     async def call(self, request: Call[R]) -> R:
-        """The answer."""
+        """Return the answer of this broker."""
         answer: R = await self._answers[type(request)](request)
         return answer
 
 
 class PassedOn:
-    """A broker as another one sees it that passes a call on: it answers by itself, or not at all.
-
-    Implements ``ports.LeaderApi``.
-    """
+    """The receiver of forwarded calls: it answers them itself or not at all. Implements ``ports.LeaderApi``."""
 
     def __init__(
         self,
@@ -131,7 +140,15 @@ class PassedOn:
         kafka_groups: KafkaGroupRouter,
         check_admission: Callable[[], None],
     ) -> None:
-        """``check_admission`` raises the reason while this broker may serve nothing."""
+        """Create the receiver.
+
+        Args:
+            local: Calls that this broker answers itself.
+            forward: Access to the leader.
+            draining: Drains brokers.
+            kafka_groups: Access to the coordinators of Kafka groups.
+            check_admission: Raises the reason while this broker may not serve.
+        """
         self._check_admission = check_admission
         self._local = local
         self._forward = forward
@@ -170,7 +187,7 @@ class PassedOn:
 
     async def _drain(self, broker: str) -> Any:
         if broker != self._draining.broker_id:
-            raise Unavailable(f"broker {broker} came back as {self._draining.broker_id} a moment ago: try again")
+            raise Unavailable(f"broker {broker} was replaced by {self._draining.broker_id} a moment ago: retry")
         await self._draining.drain()
 
     async def _of_kafka(self, request: Call[Any]) -> Any:
@@ -178,7 +195,7 @@ class PassedOn:
 
 
 class Api(PassedOn):
-    """Implements ``ports.BrokerApi``."""
+    """The network interface of one broker. Implements ``ports.BrokerApi``."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""One broker, put together: its presence in the cluster, the segments it serves, and the calls it answers."""
+"""One assembled broker: its membership in the cluster, its segments, and the calls that it answers."""
 
 import asyncio
 import logging
@@ -51,17 +51,20 @@ log = logging.getLogger(__name__)
 
 DRAIN_TIMEOUT_S = 20.0
 REPLICAS_TIMEOUT_S = 30.0
-"""Longer than anything else: what a follower holds may be in no file, and in no other memory once the machine of its
-primary is lost. With LEAVE_TIMEOUT_S below what a supervisor waits before it kills; see deploy/."""
+"""Longest time to close followed segments, in seconds.
+
+It exceeds all others: a follower's frames may be in no file, and in no other memory if the machine of their primary is
+lost. Together with ``LEAVE_TIMEOUT_S`` it is shorter than a supervisor's wait before it kills; see deploy/.
+"""
 LEAVE_TIMEOUT_S = 15.0
 SUSPICION_TIMEOUT_S = 30.0
 
 
 class Broker:
-    """A broker process without its network server: that serves ``api``, and takes the memory of streams from
-    ``stream_memory``.
+    """A broker process without its network server.
 
-    ``failed`` ends with the error that made going on impossible; it is cancelled by ``stop``.
+    The server exposes ``api`` and takes the memory of its streams from ``stream_memory``. ``failed`` ends with the
+    error that the process cannot survive; ``stop`` cancels it.
     """
 
     def __init__(
@@ -78,18 +81,19 @@ class Broker:
         standby: Standby | None = None,
         loop_holds: Callable[[], int] = lambda: 0,
     ) -> None:
-        """
+        """Create the broker.
+
         Args:
-            config: the settings.
-            env: clocks, randomness and size of the process.
-            store: the storage.
+            config: Settings.
+            env: Clocks, randomness and size of the process.
+            store: Storage.
             meta: etcd.
-            dialer: of other brokers.
-            converter: writes tables.
-            address: where clients and brokers dial this process.
-            kafka_address: where it listens for Kafka clients; "" for nowhere.
-            standby: renews its lease when the event loop does not.
-            loop_holds: how often the event loop was held since the start.
+            dialer: Connects to other brokers.
+            converter: Writer of tables.
+            address: Address at which clients and brokers dial this process.
+            kafka_address: Address at which it listens for Kafka clients; "" for none.
+            standby: Renews the lease when the event loop does not.
+            loop_holds: Returns how often the event loop was held since the start.
         """
         self.address = address
         self._config = config
@@ -99,7 +103,7 @@ class Broker:
         self._supervisor = Supervisor(address)
         self._etcd = meta = ObservedMetaStore(meta, env.rng)
         self.readiness = Readiness()
-        """Reasons not to serve at present: parts of the broker set and withdraw them."""
+        """Reasons not to serve at present, set and withdrawn by parts of the broker."""
         self.readiness.refuse(START, f"broker {address} is starting; retry")
         self._admission = Admission(
             meta=meta, store=store, rng=env.rng, address=address, readiness=self.readiness, halted=self._halt
@@ -153,7 +157,7 @@ class Broker:
             is_leaving=lambda: self._membership.draining,
         )
         self._moved = Signal()
-        """Fires when a term begins or is over."""
+        """Signal of the start or end of an incarnation."""
         self._membership = Membership(
             meta=meta,
             env=env,
@@ -223,21 +227,20 @@ class Broker:
 
     @property
     def id(self) -> str:
-        """Broker id of the current lease; "" while there is none."""
+        """Broker id of the current lease; "" without one."""
         return self._draining.broker_id
 
     @property
     def failed(self) -> "asyncio.Future[None]":
-        """See the class."""
+        """Future of the error that ends the process, see the class."""
         return self._supervisor.failed
 
     async def start(self) -> None:
-        """Wait until etcd and storage belong together and the storage can be written, register as soon as etcd takes
-        it, and serve what is assigned.
+        """Wait until etcd and storage belong together and storage is writable, register, and serve.
 
         Raises:
-            StorageFailed: the storage cannot be read, or takes no marker of a new cluster.
-            AlreadyExists: another broker holds the address.
+            StorageFailed: If the storage cannot be read, or takes no marker of a new cluster.
+            AlreadyExists: If another broker holds the address.
         """
         self._supervisor.spawn(self._etcd.run(), "etcd probes")
         await self._admission.admit_first()
@@ -253,15 +256,17 @@ class Broker:
         self.readiness.allow(START)
 
     def watch_storage(self) -> None:
-        """Report a storage that loses its marker as a reason not to serve, and refuse records while little of it is
-        free, until the broker stops.
+        """Watch the storage until the broker stops.
+
+        The broker reports a storage without its marker as a reason not to serve, and rejects records while little space
+        is free.
         """
         self._supervisor.spawn(self._admission.watch_root(), "storage root")
         self._supervisor.spawn(self.storage_space.run(self._store), "storage space")
 
     async def stop(self) -> None:
-        """Take nothing more, store and commit what is there, leave the cluster. Others take the segments over."""
-        self.readiness.refuse(STOP, f"broker {self.address} is stopping: use another one")
+        """Reject new work, write and commit the rest, and leave the cluster. Other brokers take the segments over."""
+        self.readiness.refuse(STOP, f"broker {self.address} is stopping: use another broker")
         self._membership.retire()
         incarnation = self._membership.incarnation
         if incarnation:
@@ -269,11 +274,11 @@ class Broker:
                 async with asyncio.timeout(LEAVE_TIMEOUT_S):
                     await self._draining.leave_segments(incarnation)
             except (SeaweedMQError, TimeoutError) as error:
-                log.warning("leaving with segments that others have to recover: %s", error or "no time left")
+                log.warning(
+                    "drain incomplete: other brokers recover the remaining segments: %s", error or "no time left"
+                )
         ending = [self._owned.drain(DRAIN_TIMEOUT_S)]
-        if (
-            self._membership.incarnation
-        ):  # while its lease lives, so that nobody believes files in which something is missing
+        if self._membership.incarnation:  # while its lease lives, lest the leader trust incomplete files
             ending.append(self._membership.incarnation.followers.close(REPLICAS_TIMEOUT_S))
         await asyncio.gather(*ending)
         self._supervisor.wind_down()
@@ -283,7 +288,7 @@ class Broker:
         await self._converter.close()
 
     def _membership_changed(self) -> None:
-        self._view.look_again()  # segments may have been assigned to a new id before etcd's answer was here
+        self._view.look_again()  # segments may have been assigned to a new id before etcd's answer arrived
         self._moved.fire()
 
     def _session(self) -> Session | None:
@@ -293,11 +298,15 @@ class Broker:
     def _member(self) -> Incarnation:
         if self._membership.incarnation is None:
             reason = self._etcd.trouble or "it is about to register"
-            raise Unavailable(f"broker {self.address} is not registered: {reason}; try another one")
+            raise Unavailable(f"broker {self.address} is not registered: {reason}; use another broker, or retry")
         return self._membership.incarnation
 
     def _dial(self, broker_id: str) -> BrokerApi:
-        """A broker by id; Unavailable if it is gone."""
+        """Return a connection to a broker by id.
+
+        Raises:
+            Unavailable: If it is not registered.
+        """
         if broker_id == self.id:
             return self.api
         return self._peers.dial(broker_id)
@@ -316,24 +325,24 @@ class Broker:
             raise Unavailable("the metadata of the recovered etcd is not read yet: retry")
 
     def _halt(self) -> None:
-        """Etcd is not what it was: the term ends as if its lease were lost, and the next one begins with admission."""
+        """End the incarnation as if its lease were lost: etcd has changed. The next one begins with admission."""
         if self._membership.incarnation is not None:
             self._membership.incarnation.session.lost.set()
 
     async def _drop(self, incarnation: Incarnation) -> None:
-        """The lease is lost: what it owned is somebody else's by now, or soon."""
-        log.error("lost the lease as %s: dropping %d segments", incarnation.id, len(self._owned.segments))
-        gone = Unavailable(f"broker {incarnation.id} lost its lease; the segment moves to another broker")
+        """Drop the segments of a lost lease: other brokers take them over."""
+        log.error("lease lost: broker %s drops %d segments", incarnation.id, len(self._owned.segments))
+        gone = Unavailable(f"broker {incarnation.id} lost its lease: the segment moves to another broker")
         await self._owned.drop(gone)
         await incarnation.followers.close()
 
     async def _report_suspicions(self, suspicions: ReportSuspicions) -> None:
-        """Until the leader has heard, or the segments are sealed."""
+        """Report suspicions until the leader accepts them, or the segments are sealed."""
         reporting = retrying(backoff(self._env.rng, 0.05, 1.0), stop=after_s(SUSPICION_TIMEOUT_S))
         try:
             await reporting(self.api.call, suspicions)
         except SeaweedMQError as error:
-            log.info("what is suspected of %s is void: %s", suspicions.suspect or "nobody", error)
+            log.info("suspicion dropped: %s: %s", suspicions.suspect or "nobody", error)
 
     async def _report_emptied(self, emptied: ReportEmptied) -> None:
         await self.api.call(emptied)

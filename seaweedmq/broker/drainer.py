@@ -1,4 +1,4 @@
-"""A broker's segments move away before it goes, because somebody asks for it or because it is stopped."""
+"""Drain of a broker: its segments move to others before it stops, or on request."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from seaweedmq.ports import Dialer
 
 
 class Drainer:
-    """Of this broker, or by passing it on to the one that is named."""
+    """The drainer of this broker. It forwards requests about other brokers."""
 
     def __init__(
         self,
@@ -22,7 +22,15 @@ class Drainer:
         member: Callable[[], Incarnation],
         address: str,
     ) -> None:
-        """``member`` gives the present term, or raises Unavailable."""
+        """Create the drainer.
+
+        Args:
+            view: Mirror of the metadata.
+            dialer: Connects to other brokers.
+            membership: Membership of this broker.
+            member: Returns the present incarnation, or raises Unavailable.
+            address: Address of this broker.
+        """
         self._view = view
         self._dialer = dialer
         self._membership = membership
@@ -31,11 +39,16 @@ class Drainer:
 
     @property
     def broker_id(self) -> str:
-        """Of this broker; "" while it has none."""
+        """Id of this broker; "" while it has none."""
         return self._membership.incarnation.id if self._membership.incarnation else ""
 
     async def drain_named(self, broker: str) -> None:
-        """Have the broker with this id or address drain itself. NotFound; InvalidArgument: it is the last one."""
+        """Drain the broker with this id or address.
+
+        Raises:
+            NotFound: If it is not registered.
+            InvalidArgument: If no other broker can take its segments.
+        """
         named = self._view.broker_named(broker)
         if named.id == self.broker_id:
             await self.drain()
@@ -43,7 +56,11 @@ class Drainer:
             await self._dialer.dial(named.address).forwarded.call(DrainBroker(named.id))
 
     async def drain(self) -> None:
-        """Return when this broker holds no segment. InvalidArgument: there is no other to take them."""
+        """Drain this broker; return once it holds no segment.
+
+        Raises:
+            InvalidArgument: If no other broker can take its segments.
+        """
         if not self._others_stay():
             raise InvalidArgument(
                 f"{self._address} is the last broker that is not being drained: add another one first"
@@ -51,8 +68,10 @@ class Drainer:
         await self.leave_segments(self._member())
 
     async def leave_segments(self, incarnation: Incarnation) -> None:
-        """Say that this broker is leaving, and wait until the leader has moved everything away; if the lease is lost
-        meanwhile and nobody comes back, there is nothing left to wait for."""
+        """Announce the drain, and wait until the leader has moved all segments away.
+
+        The wait ends early if the lease is lost and the broker does not register again.
+        """
         await self._membership.announce_draining()
         while (
             not (incarnation.is_over and self._membership.retiring)

@@ -1,4 +1,4 @@
-"""One stay of a broker in the cluster, and what runs meanwhile."""
+"""Broker incarnation: lease, broker id, and their tasks."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ from seaweedmq.runtime.supervision import Supervisor
 
 
 class Incarnation:
-    """A lease, the broker id that goes with it, and what runs under it. Over with the lease; then make another."""
+    """An incarnation of the broker: a lease, its broker id, and the tasks under it. It ends with the lease."""
 
     def __init__(
         self,
@@ -50,11 +50,11 @@ class Incarnation:
 
     @property
     def is_over(self) -> bool:
-        """Whether the lease is gone, or about to be given back: nothing may be said or done under the id any more."""
+        """Whether the lease is gone or about to be revoked, so that nothing may be written under the id."""
         return self._ended or self.session.lost.is_set()
 
     def lease_alive(self) -> bool:
-        """Whether this broker surely still owns what it was assigned under this id."""
+        """Whether this broker surely still owns the segments assigned to this id."""
         return self.session.alive()
 
     def begin(self) -> None:
@@ -62,12 +62,16 @@ class Incarnation:
         self._begin()
 
     async def announce_draining(self) -> None:
-        """Register as draining, under the same lease. Deposed: that has ended."""
+        """Register as draining, under the same lease.
+
+        Raises:
+            Deposed: If the lease has ended.
+        """
         self._info = replace(self._info, draining=True)
         await self.session.update(self._info)
 
     async def end(self) -> None:
-        """Stop the duties and give the lease back. Again is no error."""
+        """Stop the duties and revoke the lease. Repeated calls have no effect."""
         if self._ended:
             return
         self._ended = True
@@ -78,7 +82,7 @@ class Incarnation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncarnationParts:
-    """What every term of a broker works with."""
+    """The parts that all incarnations of a broker share."""
 
     config: BrokerConfig
     env: Environment
@@ -92,19 +96,19 @@ class IncarnationParts:
     owned: OwnedSegments
     descriptions: Descriptions
     dial: Callable[[str], BrokerApi]
-    """A broker by id; Unavailable if it is gone."""
+    """Returns a connection to a broker by id; raises Unavailable if it is not registered."""
     suspicions: Suspicions
     report_emptied: Callable[[ReportEmptied], Awaitable[None]]
     etcd_trouble: Callable[[], str]
-    """Reason why etcd refuses calls of this broker at present; "" if it answers all."""
+    """Returns the reason why etcd rejects calls of this broker at present; "" if it answers all."""
     is_leaving: Callable[[], bool]
-    """Whether this broker is being drained, which it knows before it is in the view."""
+    """Returns whether this broker is being drained, which it knows before the view does."""
 
 
 def make_incarnation(
     parts: IncarnationParts, supervisor: Supervisor, info: BrokerInfo, session: Session
 ) -> Incarnation:
-    """Everything that runs under one broker id, with tasks of this supervisor. Nothing runs before ``begin``."""
+    """Create an incarnation, with tasks of this supervisor. Nothing runs before ``begin``."""
     election = Election(parts.meta, session, info.id, parts.env.rng)
 
     def make_groups() -> Groups:
@@ -187,7 +191,7 @@ def make_incarnation(
     )
 
     def begin() -> None:
-        supervisor.brief(election.run(), "election")  # ends with the lease; the next term has another
+        supervisor.brief(election.run(), "election")  # ends with the lease; the next incarnation has another
         supervisor.spawn(leader.run(), "leader")
         supervisor.spawn(reporter.run(), "load")
         supervisor.spawn(maintenance.run(), "maintenance")

@@ -1,4 +1,4 @@
-"""The parts of one broker, for tests, metrics and views; who only looks changes nothing."""
+"""Read access to the parts of one broker, for tests, metrics and views."""
 
 from collections.abc import Callable, Mapping
 
@@ -17,7 +17,7 @@ from seaweedmq.model.segment import SegmentId
 
 
 class Inspection:
-    """One broker, seen from outside."""
+    """A read-only view of one broker."""
 
     def __init__(
         self,
@@ -32,11 +32,11 @@ class Inspection:
         loop_holds: Callable[[], int],
     ) -> None:
         self.view = view
-        """The metadata as this broker knows it."""
+        """Metadata as this broker knows it."""
         self.descriptions = descriptions
-        """What it tells of topics."""
+        """Descriptions of topics."""
         self.memory = memory
-        """Its budgets."""
+        """Memory budgets."""
         self.publish = publish
         self.subscribe = subscribe
         self._owned = owned
@@ -45,27 +45,27 @@ class Inspection:
 
     @property
     def incarnation(self) -> Incarnation | None:
-        """The present stay in the cluster, or the last one; None before the first."""
+        """Present incarnation, or the last one; None before the first."""
         return self._incarnation()
 
     @property
     def segments(self) -> Mapping[SegmentId, OpenSegment]:
-        """The open segments whose primary it is, by topic and id."""
+        """Open segments whose primary is this broker, by topic and id."""
         return self._owned.segments
 
     @property
     def followers(self) -> FollowerService:
-        """What it follows. Unavailable before it has joined."""
+        """Segments that this broker follows. Raises Unavailable before it has joined."""
         return self._member().followers
 
     @property
     def leader(self) -> Leader:
-        """Its part as a leader, whether it leads or not. Unavailable before it has joined."""
+        """Leader duties of this broker, whether it leads or not. Raises Unavailable before it has joined."""
         return self._member().leader
 
     @property
     def leads(self) -> bool:
-        """Whether it surely leads now."""
+        """Whether this broker surely leads now."""
         incarnation = self._incarnation()
         return incarnation is not None and incarnation.leader.leading
 
@@ -77,5 +77,5 @@ class Inspection:
     def _member(self) -> Incarnation:
         incarnation = self._incarnation()
         if incarnation is None:
-            raise Unavailable("this broker has not joined the cluster yet")
+            raise Unavailable("this broker has not joined the cluster yet: retry")
         return incarnation

@@ -1,4 +1,4 @@
-"""Calls that only the leader can answer, made by whichever broker a client happens to talk to."""
+"""Forwarder of calls to the leader, on any broker that a client calls."""
 
 import asyncio
 import random
@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 
 class LeaderForwarder:
-    """Finds the leader: this broker, or another one that is dialled."""
+    """The access to the leader: this broker, or another one that it dials."""
 
     def __init__(
         self,
@@ -30,7 +30,16 @@ class LeaderForwarder:
         *,
         forwarded: bool = False,
     ) -> None:
-        """``forwarded``: for calls that another broker passed on. They go no further."""
+        """Create the forwarder.
+
+        Args:
+            view: Mirror of the metadata.
+            dialer: Connects to other brokers.
+            own: Returns this broker's own duties as a leader.
+            rng: Source of the backoff's jitter.
+            timeout_s: Longest wait for a leader, in seconds.
+            forwarded: Whether the calls were forwarded to this broker; they are not forwarded again.
+        """
         self._forwarded = forwarded
         self._view = view
         self._dialer = dialer
@@ -39,11 +48,14 @@ class LeaderForwarder:
         self._timeout_s = timeout_s
 
     def no_further(self) -> "LeaderForwarder":
-        """The same for calls that another broker passed on."""
+        """Return the forwarder for calls that another broker forwarded."""
         return LeaderForwarder(self._view, self._dialer, self._own, self._rng, self._timeout_s, forwarded=True)
 
     async def call(self, request: Call[R], answer: Callable[[Leader, Any], Awaitable[R]]) -> R:
-        """Have the leader answer. While there is none, wait for one; an unclear outcome is the caller's to judge."""
+        """Return the leader's answer, waiting while there is no leader.
+
+        Calls with an unknown outcome are not retried.
+        """
 
         async def attempt() -> R:
             own = self._own()
@@ -57,12 +69,12 @@ class LeaderForwarder:
     async def stream(
         self, local: Callable[[Leader], AsyncIterator[R]], remote: Callable[[LeaderApi], AsyncIterator[R]]
     ) -> AsyncGenerator[R, None]:
-        """Replies of the leader, as long as it leads: a frozen one would never end its stream.
+        """Yield the replies of the leader while it leads: a frozen one would never end its stream.
 
         Raises:
-            NoLeader: nobody leads now.
-            StaleMetadata: another broker leads since a moment.
-            Unavailable: brokers disagree about who leads.
+            NoLeader: If no broker leads.
+            StaleMetadata: If another broker has become the leader.
+            Unavailable: If brokers disagree about the leader.
         """
         own = self._own()
         if own.leading:
@@ -90,9 +102,9 @@ class LeaderForwarder:
                         coming.cancel()
                         await asyncio.wait({coming})
                     if not coming.cancelled():
-                        coming.exception()  # retrieved, or asyncio complains of it when the caller is gone
+                        coming.exception()  # retrieve it, or asyncio logs it if the caller is cancelled
                 if coming.cancelled():
-                    raise StaleMetadata(f"broker {info.id} does not lead any more: come back to find the new leader")
+                    raise StaleMetadata(f"broker {info.id} no longer leads: retry")
                 news = coming.result()
                 if news is None:
                     return
@@ -106,19 +118,17 @@ class LeaderForwarder:
             await self._view.wait_change(self._view.changes)
 
     def _another(self, own: Leader) -> BrokerInfo:
-        """The leader, if that is not this broker.
+        """Return the leader, if it is not this broker.
 
         Raises:
-            NoLeader: nobody leads, or this broker is about to.
-            Unavailable: the call was passed on to this broker, which does not lead.
+            NoLeader: If no broker leads, or this one is about to.
+            Unavailable: If the call was forwarded to this broker, which does not lead.
         """
         info = self._view.brokers.get(self._view.leader or "")
         if info is None or info.id == own.broker_id:
-            raise NoLeader("no broker leads the cluster at the moment: try again in some seconds")
+            raise NoLeader("no broker leads the cluster at the moment: retry")
         if self._forwarded:
-            raise Unavailable(
-                f"broker {own.broker_id} was taken for the leader, and knows {info.id} as such: try again in a moment"
-            )
+            raise Unavailable(f"broker {own.broker_id} is not the leader, broker {info.id} is: retry")
         return info
 
 
@@ -128,4 +138,4 @@ async def _here(own: Leader, answering: Awaitable[R]) -> R:
     except Deposed as error:
         if own.leading:
             raise
-        raise NoLeader(f"the leader changed in the middle: {error}") from error
+        raise NoLeader(f"the leader changed during the call: {error}") from error

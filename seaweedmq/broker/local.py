@@ -1,4 +1,4 @@
-"""What a gateway in the broker's own process sees of it: the partitions that are led here, without a hop."""
+"""Local access to a broker from a gateway in its process: the partitions that it leads, without a network hop."""
 
 import asyncio
 from collections import OrderedDict
@@ -32,11 +32,11 @@ from seaweedmq.storage.read.time_search import RecordAt, find_latest_time, find_
 __all__ = ["LocalBroker", "LocalPartition", "Tail", "TailState"]
 
 TOPICS_KNOWN_MAX = 1_000
-"""Whose partitions are kept looked up."""
+"""Topics whose partitions are cached."""
 
 
 class LocalPartition:
-    """One partition of a topic, while this broker is the primary of its open segment."""
+    """A partition of a topic, while this broker is the primary of its open segment."""
 
     def __init__(
         self, broker: "LocalBroker", topic: Topic, lineage: Sequence[Segment], open_segment: OpenSegment
@@ -50,17 +50,17 @@ class LocalPartition:
 
     @property
     def partition(self) -> int:
-        """Its number; of a topic without partitions the lowest slot of its range."""
+        """Number of the partition; without partitions the lowest slot of the range."""
         return self.segment.slots.lo
 
     @property
     def is_over(self) -> bool:
-        """Whether the segment takes nothing more: look for the partition again."""
+        """Whether the segment takes no more frames, so that the partition has to be looked up again."""
         return self._open.refusal is not None
 
     @property
     def is_sure(self) -> bool:
-        """Whether nobody can have ended the segment yet, so that ``high_watermark`` is that of the partition."""
+        """Whether the segment surely is still open, so that ``high_watermark`` is that of the partition."""
         return self._open.is_sure
 
     @property
@@ -70,36 +70,41 @@ class LocalPartition:
 
     @property
     def end(self) -> int:
-        """First offset that is not given to a record yet."""
+        """First offset without a record."""
         return self._open.log.end
 
     @property
     def changed(self) -> Signal:
-        """Fires when the high watermark or the segment's fate changes."""
+        """Signal of a change of the high watermark or the segment's lifecycle."""
         return self._open.committed_changed
 
     @property
     def open_segment(self) -> OpenSegment:
-        """The segment, for who looks at more than that."""
+        """Open segment of the partition."""
         return self._open
 
     def in_memory(self, offset: int, bytes_max: int) -> Sequence[LogEntry] | None:
-        """Committed frames from the one that holds ``offset`` on, of about ``bytes_max`` bytes, one at least; empty at
-        the high watermark. None: they are in files."""
+        """Return committed frames from the one with ``offset``, about ``bytes_max`` bytes but at least one frame.
+
+        Returns:
+            The frames, none at the high watermark; None if they are only in files.
+        """
         log = self._open.log
         return log.read(offset, bytes_max) if offset >= log.cache_start else None
 
     async def append(self, frame: Frame, *, may_begin: bool = True) -> FrameAck:
-        """Give a frame whose payload was checked its offsets, or find those of an earlier copy. Not durable yet: see
-        ``committed``. Arguments and errors are those of ``Appender.append``."""
+        """Give offsets to a frame whose payload was checked, or find those of an earlier copy.
+
+        The frame is not durable yet: see ``committed``. Arguments and errors are those of ``Appender.append``.
+        """
         return await self._appender.append(frame, is_checked=True, may_begin=may_begin)
 
     async def committed(self, end_offset: int) -> None:
-        """Wait until everything below is committed. No deadline.
+        """Wait until all records below the offset are committed. No deadline.
 
         Raises:
-            StaleMetadata: the segment ended, and the metadata do not say that it holds all of that.
-            SeaweedMQError: nothing is committed at the moment; the message says why.
+            StaleMetadata: If the segment ended, and the metadata do not confirm that it holds these records.
+            SeaweedMQError: If nothing is committed at the moment; the message has the reason.
         """
         segment = self._open
         while segment.log.committed < end_offset:
@@ -111,7 +116,7 @@ class LocalPartition:
             await segment.committed_changed.wait()
 
     async def _sealed_with(self, end_offset: int) -> None:
-        """What is sealed is kept, acknowledged or not: the record tells how far that goes."""
+        """Wait for the metadata of the sealed segment, which retains all records below its end, acknowledged or not."""
         view, name = self._broker.view, self.topic.name
         try:
             async with asyncio.timeout(METADATA_LAG_S):
@@ -124,31 +129,34 @@ class LocalPartition:
         except TimeoutError:
             found = None
         if found is None or (found[1].end_offset or 0) < end_offset:
-            raise StaleMetadata(f"segment {self.segment} has ended: go on where its successor is served")
+            raise StaleMetadata(f"segment {self.segment} has ended: use its successor")
 
     def tail(self, offset: int) -> Tail:
-        """A position in the partition, in whichever of its segments holds the offset.
+        """Return a position in the partition, in the segment that holds the offset.
 
         Raises:
-            OutOfRange: no segment does, or not any more.
+            OutOfRange: If no segment holds the offset, or no longer.
         """
         if offset >= self.segment.start_offset:
             return self._broker.tails.at(ServedSegment(self.topic, self.segment, self._open), offset)
         for segment in self._lineage:
             if segment.end_offset is not None and segment.start_offset <= offset < segment.end_offset:
                 return self._broker.tails.at(ServedSegment(self.topic, segment, None), offset)
-        raise OutOfRange(f"{self.topic.name}: partition {self.partition} has no segment with offset {offset} any more")
+        raise OutOfRange(f"{self.topic.name}: partition {self.partition} no longer has a segment with offset {offset}")
 
     def lineage(self) -> Sequence[Segment]:
-        """The segments that the partition had, the oldest that is known first, the open one last."""
+        """Return the known segments of the partition, oldest first, the open one last."""
         return self._lineage
 
     async def log_start(self) -> int:
-        """Lowest offset that is kept, as of some seconds ago where retention removes records."""
+        """Return the lowest retained offset, some seconds old if retention removes records."""
         return self._start(await self._broker.starts.of(self.topic) if self.topic.expires else None)
 
     def known_log_start(self) -> int:
-        """Lowest offset that is kept, without a wait: older than :meth:`log_start` where retention removes records."""
+        """Return the lowest retained offset without a wait.
+
+        It may be older than that of :meth:`log_start` if retention removes records.
+        """
         return self._start(self._broker.starts.known(self.topic) if self.topic.expires else None)
 
     def _start(self, starts: Mapping[int, int] | None) -> int:
@@ -163,7 +171,7 @@ class LocalPartition:
         return self.topic.low_watermark(self.segment.slots)
 
     async def earliest(self) -> int:
-        """Lowest offset that is kept, as the files say it now. Raises as ``recovery.earliest_offset``."""
+        """Return the lowest retained offset by the files now. Errors are those of ``recovery.earliest_offset``."""
         for segment in self._lineage:
             offset = await earliest_offset(self._broker.store, self.topic, segment)
             if segment.end_offset is None or offset < segment.end_offset:
@@ -171,7 +179,7 @@ class LocalPartition:
         return self.high_watermark
 
     async def earliest_in_log(self) -> int:
-        """Lowest offset that is kept in a log, as it was sent; the high watermark if none is."""
+        """Return the lowest retained offset in a log file, as it was sent; the high watermark without log files."""
         kept = await self.earliest()
         for segment in self._lineage:
             logs = [f.base_offset for f in await self._files(segment) if f.kind is FileKind.LOG]
@@ -180,7 +188,7 @@ class LocalPartition:
         return self.high_watermark
 
     async def tables_end(self) -> int:
-        """Offset after the last record that is in a table; 0 if none is."""
+        """Return the offset after the last record in a table; 0 without tables."""
         for segment in reversed(self._lineage):
             ends = [f.end_offset for f in await self._files(segment) if f.end_offset is not None]
             if ends:
@@ -188,11 +196,14 @@ class LocalPartition:
         return 0
 
     async def find_time(self, timestamp_us: int) -> RecordAt | None:
-        """The first kept record at or after a time, microseconds since 1970 UTC. Raises as ``reader.read_segment``."""
+        """Return the first retained record at or after a time, in microseconds since 1970 UTC.
+
+        Errors are those of ``reader.read_segment``.
+        """
         return await self._search(self._lineage, partial(find_offset_by_time, timestamp_us=timestamp_us))
 
     async def latest_time(self) -> RecordAt | None:
-        """The kept record with the highest timestamp. Raises as ``reader.read_segment``."""
+        """Return the retained record with the highest timestamp. Errors are those of ``reader.read_segment``."""
         latest: RecordAt | None = None
         for segment in self._lineage:
             found = await self._search([segment], find_latest_time)
@@ -203,7 +214,7 @@ class LocalPartition:
     async def _search(
         self, segments: Sequence[Segment], find: Callable[..., Awaitable[RecordAt | None]]
     ) -> RecordAt | None:
-        """In each of the segments, up to what is committed."""
+        """Search the segments one after the other, up to the high watermark."""
         for segment in segments:
             end = self.high_watermark if segment.end_offset is None else segment.end_offset
             found = await find(
@@ -222,7 +233,7 @@ class LocalPartition:
 
 
 class LocalBroker:
-    """Its process, as far as a gateway beside the gRPC server has business with it."""
+    """The broker's process as a gateway beside the gRPC server uses it."""
 
     def __init__(
         self,
@@ -254,36 +265,38 @@ class LocalBroker:
         self.tails = tails
         self.starts = starts
         self.memory = memory
-        """What is set aside for a gateway."""
+        """Memory reserved for a gateway."""
         self.kafka_groups = kafka_groups
-        """Where a gateway says who answers calls about its groups."""
+        """Router of calls about Kafka groups; a gateway registers their handler there."""
         self.api = api
         self.dial = dial
-        """A broker by its id. Raises Unavailable if it is gone."""
+        """Returns a connection to a broker by id; raises Unavailable if it is not registered."""
         self.spawn = spawn
-        """Run something with an end; an error that it does not handle ends the broker."""
+        """Starts a task that ends; an error that it does not handle ends the broker."""
         self.kafka_address = kafka_address
-        """Where Kafka's clients dial this process; "" for nowhere."""
+        """Address at which Kafka clients dial this process; "" for none."""
         self._broker_id = broker_id
         self._known: OrderedDict[TopicName, _Partitions] = OrderedDict()
 
     @property
     def id(self) -> str:
-        """Broker id of the current lease; "" while there is none."""
+        """Broker id of the current lease; "" without one."""
         return self._broker_id()
 
     def lineages(self, name: TopicName) -> Mapping[int, Sequence[Segment]]:
-        """Of every partition, by its number (of a topic without partitions by the lowest slot of each range): its
-        segments as of now, the oldest first. Empty if there is no such topic."""
+        """Return the present segments of every partition, oldest first; empty if there is no such topic.
+
+        The key is the partition's number; without partitions it is the lowest slot of each range.
+        """
         return self._partitions_of(name).lineages
 
     def leads(self, name: TopicName, number: int) -> LocalPartition:
-        """A partition, by the number that ``lineages`` has it under.
+        """Return a partition that this broker leads, by its number in ``lineages``.
 
         Raises:
-            NotFound: no such topic or partition.
-            StaleMetadata: another broker is its primary.
-            Unavailable: nobody is at the moment.
+            NotFound: If there is no such topic or partition.
+            StaleMetadata: If another broker is its primary.
+            Unavailable: If it has no primary at the moment.
             Corrupt: If its open segment cannot be recovered; names the file.
         """
         known = self._partitions_of(name)
@@ -304,7 +317,7 @@ class LocalBroker:
         return known.led[number]
 
     def producers(self, name: TopicName, number: int) -> Sequence[ProducerState]:
-        """Who published to a partition of late. Raises as :meth:`leads`."""
+        """Return the producer states of a partition. Errors are those of :meth:`leads`."""
         return self.leads(name, number).open_segment.log.producers.snapshot()
 
     def _partitions_of(self, name: TopicName) -> "_Partitions":
@@ -318,7 +331,7 @@ class LocalBroker:
 
 
 class _Partitions:
-    """Those of one topic, as of one moment of the view."""
+    """The partitions of one topic, as of one moment of the view."""
 
     def __init__(self, view: ClusterView, name: TopicName) -> None:
         self.seen = view.changes

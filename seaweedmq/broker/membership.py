@@ -1,4 +1,4 @@
-"""A broker's membership: it joins the cluster, comes back as somebody new when its lease is lost, and leaves."""
+"""Membership of a broker: it joins the cluster, rejoins under a new id after a lost lease, and leaves."""
 
 import asyncio
 import logging
@@ -22,8 +22,11 @@ REGISTRATION = "registration"
 
 
 class Membership:
-    """One task begins and ends every term but the first, which :meth:`join` opens. A term that is over is never
-    written about again: what is new (being drained) is said by the next one, if there is one."""
+    """The membership of one broker across its incarnations.
+
+    One task begins and ends each incarnation, except the first, which :meth:`join` opens. Nothing is written for an
+    incarnation that is over: the next one, if any, registers new facts such as the drain.
+    """
 
     def __init__(
         self,
@@ -39,14 +42,26 @@ class Membership:
         changed: Callable[[], None],
         drop: Callable[[Incarnation], Awaitable[None]],
     ) -> None:
-        """``admit`` returns once the broker may register. ``standby`` renews leases that the event loop does not.
-        ``changed`` is called when a term begins or is over, ``drop`` before one ends whose lease is lost."""
+        """Create the membership.
+
+        Args:
+            meta: etcd.
+            env: Clocks and randomness.
+            lease_ttl_s: Lease of a broker, in seconds.
+            standby: Renews leases that the event loop does not renew.
+            address: Address of this broker.
+            kafka_address: Address for Kafka clients; "" for none.
+            admit: Returns once the broker may register.
+            make_incarnation: Creates an incarnation.
+            changed: Called when an incarnation begins or is over.
+            drop: Called before the end of an incarnation whose lease is lost.
+        """
         self.incarnation: Incarnation | None = None
-        """The present one, or the last: it may be over."""
+        """Present incarnation, or the last one, which may be over."""
         self.draining = False
-        """Register as draining from now on."""
+        """Whether the next registrations are draining."""
         self.retiring = False
-        """Comes back no more once the present term is over."""
+        """Whether the broker does not rejoin after the present incarnation."""
         self._meta = meta
         self._env = env
         self._ttl_s = lease_ttl_s
@@ -64,7 +79,11 @@ class Membership:
         self._running: asyncio.Task[None] | None = None
 
     async def join_when_possible(self) -> Incarnation:
-        """Register as soon as etcd lets it, however long that takes. AlreadyExists: another broker has the address."""
+        """Register as soon as etcd allows it. No deadline.
+
+        Raises:
+            AlreadyExists: If another broker holds the address.
+        """
         joining = retrying(
             backoff(self._env.rng, 0.1, self._ttl_s),
             on=lambda error: isinstance(error, SeaweedMQError) and not isinstance(error, AlreadyExists),
@@ -75,11 +94,11 @@ class Membership:
         return incarnation
 
     async def join(self) -> Incarnation:
-        """Register under a new lease and a new id: whatever an earlier id owned is somebody else's business now.
+        """Register under a new lease and a new id: segments of an earlier id belong to other brokers.
 
         Raises:
-            AlreadyExists: another broker holds the address.
-            SeaweedMQError: etcd cannot be reached, or refuses; or etcd and storage do not belong together.
+            AlreadyExists: If another broker holds the address.
+            SeaweedMQError: If etcd is unreachable or rejects it, or etcd and storage do not belong together.
         """
         async with self._joining:
             await self._admit()
@@ -95,7 +114,7 @@ class Membership:
                 kafka_address=self._kafka_address,
             )
             await session.open(info)
-            log.info("broker %s at %s", broker_id, self._address)
+            log.info("broker registered: %s at %s", broker_id, self._address)
             self.incarnation = self._make_incarnation(info, session)
         self._changed()
         return self.incarnation
@@ -106,11 +125,15 @@ class Membership:
         first: Incarnation,
         ready: Awaitable[None],
     ) -> None:
-        """Stay in the cluster until :meth:`leave`. Duties begin once it is ``ready``."""
+        """Stay in the cluster until :meth:`leave`. The duties begin once ``ready`` ends."""
         self._running = spawn(self._stay(first, ready), "terms")
 
     async def announce_draining(self) -> None:
-        """Register as draining, now or when the broker is back. Unavailable: etcd may or may not know it."""
+        """Register as draining, now or with the next incarnation.
+
+        Raises:
+            Unavailable: If the outcome is unknown.
+        """
         self.draining = True
         async with self._joining:
             incarnation = self.incarnation
@@ -119,21 +142,21 @@ class Membership:
         try:
             await incarnation.announce_draining()
         except Deposed as error:
-            log.info("the next registration says that %s is draining: %s", self._address, error)
+            log.info("drain announcement deferred: %s registers as draining next time: %s", self._address, error)
 
     def retire(self) -> None:
-        """Come back no more. What is under way to come back is given up."""
+        """Do not rejoin any longer, and cancel a rejoin under way."""
         self.draining = self.retiring = True
         self._retire.set()
 
     async def leave(self) -> None:
-        """End the present term, for good. What a lost lease has begun to drop is dropped first."""
+        """End the present incarnation permanently. The segments of a lost lease are dropped first."""
         self.retire()
         self._leave.set()
         if self._running is not None:
             await asyncio.wait({self._running})
         if self.incarnation is not None:
-            await self.incarnation.end()  # unless it was: there was never a task, or it has failed
+            await self.incarnation.end()  # if the task did not: it never started, or failed
 
     async def _stay(self, first: Incarnation, ready: Awaitable[None]) -> None:
         await self._unless(self._leave, ready)
@@ -149,12 +172,12 @@ class Membership:
         await self._leave.wait()
 
     async def _come_back(self) -> Incarnation | None:
-        """A new term; None: the broker retires. The address was its own, so another holder is waited for."""
+        """Return a new incarnation; None if the broker retires. Another holder of its own address is waited for."""
         rejoining = retrying(backoff(self._env.rng, 0.1, self._ttl_s), on=AlreadyExists)
         return await self._unless(self._retire, rejoining(self.join_when_possible))
 
     async def _unless(self, event: asyncio.Event, work: Awaitable[T]) -> T | None:
-        """What ``work`` returns; None, and it is cancelled, if the event comes first."""
+        """Return the result of ``work``; cancel it and return None if the event comes first."""
         doing, coming = asyncio.ensure_future(work), asyncio.ensure_future(event.wait())
         try:
             await asyncio.wait({doing, coming}, return_when=asyncio.FIRST_COMPLETED)

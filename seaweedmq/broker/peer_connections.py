@@ -1,4 +1,7 @@
-"""Other brokers by their ids. At one address there is a broker after another, and each is connected to anew."""
+"""Connections to other brokers by id.
+
+An address may belong to one broker after another; each id gets a new connection.
+"""
 
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import Unavailable
@@ -6,23 +9,23 @@ from seaweedmq.ports import BrokerApi, Dialer
 
 
 class PeerConnections:
-    """Those that this broker speaks to."""
+    """The connections of this broker to others."""
 
     def __init__(self, view: ClusterView, dialer: Dialer) -> None:
         self._view = view
         self._dialer = dialer
         self._met: set[str] = set()
-        """Ids."""
+        """Ids of the brokers dialed so far."""
 
     def dial(self, broker: str) -> BrokerApi:
-        """A broker by id.
+        """Return a connection to a broker by id.
 
         Raises:
-            Unavailable: it is gone.
+            Unavailable: If it is not registered.
         """
         info = self._view.brokers.get(broker)
         if info is None:
-            raise Unavailable(f"broker {broker} is gone")
+            raise Unavailable(f"broker {broker} is not registered: retry")
         if broker not in self._met:
             self._met.intersection_update(self._view.brokers)
             self._met.add(broker)

@@ -1,8 +1,7 @@
-"""The metadata store in memory, with etcd's semantics: the simulation and the fast tests run on it.
+"""The metadata store in memory, with etcd's semantics, for the simulation and fast tests.
 
-One :class:`MemoryMetaServer` is shared by many :class:`MemoryMetaStore` clients. Leases are counted on the event
-loop's clock, whatever loop runs, so a virtual clock runs them too. Outages, delays and lost answers are injected
-through the methods under "hooks".
+Many :class:`MemoryMetaStore` clients share one :class:`MemoryMetaServer`. Leases use the event loop's clock, so a
+virtual clock drives them as well. The methods under "hooks" inject outages, delays and lost answers.
 """
 
 import asyncio
@@ -16,9 +15,9 @@ from seaweedmq.errors import Deposed, InvalidArgument, OutOfRange, Unavailable
 from seaweedmq.ports import Changes, Compare, Delete, Entry, Put, Snapshot
 
 HISTORY_REVISIONS_MAX = 100_000
-"""Revisions kept for watches; beyond it the older half is compacted, as etcd's auto-compaction does."""
+"""Revisions retained for watches. Beyond it the older half is compacted, as by etcd's auto-compaction."""
 ELECTION_TIMEOUT_S = 1.0
-"""Etcd's default. A new leader adds it to every lease."""
+"""Election timeout that a new leader adds to every lease, in seconds: etcd's default."""
 
 
 @dataclass(slots=True)
@@ -36,15 +35,15 @@ class Backup:
     revision: int = 1
     entries: Mapping[str, Entry] = field(default_factory=dict)
     ttls_s: Mapping[int, float] = field(default_factory=dict)
-    """Lease -> its TTL."""
+    """TTL of each lease, in seconds."""
 
 
 class MemoryMetaServer:
-    """Keys, history and leases of one simulated etcd. Not a MetaStore itself: clients connect to it."""
+    """The keys, history and leases of one simulated etcd. Clients connect to it; it is not a MetaStore itself."""
 
     def __init__(self) -> None:
         self.revision = 1
-        """Of the last change, as in etcd, which begins at 1."""
+        """Revision of the last change; it begins at 1, as in etcd."""
         self.compacted_revision = 0
         self._entries: dict[str, Entry] = {}
         self._sorted_keys: list[str] = []
@@ -59,24 +58,24 @@ class MemoryMetaServer:
     # --- hooks ---
 
     def stop(self) -> None:
-        """As if the process was killed: every call and watch is refused until :meth:`start`. Data is kept."""
+        """Stop as if killed: calls and watches fail until :meth:`start`. Data is retained."""
         self._running = False
         self.wake()
 
     def start(self) -> None:
-        """Begin to serve again. Leases get their whole TTL once more and some, as from a new etcd leader."""
+        """Serve again. Leases get their whole TTL and an election timeout, as from a new etcd leader."""
         self._running = True
         for lease in list(self._leases):
             self._renew(lease, ELECTION_TIMEOUT_S)
         self.wake()
 
     def freeze(self) -> None:
-        """As SIGSTOP: nothing is answered and no lease is ended until :meth:`thaw`."""
+        """Stop as by SIGSTOP: nothing is answered and no lease ends until :meth:`thaw`."""
         self._frozen = True
         self.wake()
 
     def thaw(self) -> None:
-        """Go on. Leases whose time passed meanwhile end now."""
+        """Resume. Leases whose time passed meanwhile end now."""
         self._frozen = False
         now = asyncio.get_running_loop().time()
         for lease, held in list(self._leases.items()):
@@ -85,10 +84,14 @@ class MemoryMetaServer:
         self.wake()
 
     def compact(self, revision: int) -> None:
-        """Forget history below ``revision``. InvalidArgument: it is in the future or compacted already."""
+        """Drop history below ``revision``.
+
+        Raises:
+            InvalidArgument: If it is in the future or already compacted.
+        """
         if not self.compacted_revision < revision <= self.revision:
             raise InvalidArgument(
-                f"can not compact at revision {revision}: choose from {self.compacted_revision + 1} to {self.revision}"
+                f"cannot compact at revision {revision}: choose from {self.compacted_revision + 1} to {self.revision}"
             )
         self.compacted_revision = revision
         del self._history[: bisect.bisect_left(self._history, revision, key=lambda changes: changes.revision)]
@@ -99,17 +102,17 @@ class MemoryMetaServer:
         self.revoke(lease)
 
     def lose_leases(self) -> None:
-        """All leases end at once: the table of leases is gone, after a restore for example."""
+        """End all leases at once, as if a restore lost the table of leases."""
         for lease in list(self._leases):
             self.revoke(lease)
 
     def save(self) -> Backup:
-        """Return a backup, as ``etcdctl snapshot save`` writes one."""
+        """Return a backup, like ``etcdctl snapshot save``."""
         ttls_s = {lease: held.ttl_s for lease, held in self._leases.items()}
         return Backup(self.revision, dict(self._entries), ttls_s)
 
     def restore(self, backup: Backup) -> None:
-        """Become what a backup holds; an empty one is the loss of all data. Watches end, leases begin again."""
+        """Replace all data by a backup; an empty one is the loss of all data. Watches end, and leases restart."""
         for held in self._leases.values():
             held.timer.cancel()
         self.revision = self.compacted_revision = backup.revision
@@ -125,28 +128,33 @@ class MemoryMetaServer:
             self._bind(entry.key, entry.lease)
         self.wake()
 
-    # --- what clients do ---
+    # --- calls of clients ---
 
     @property
     def is_running(self) -> bool:
+        """Whether the server is started."""
         return self._running
 
     @property
     def is_frozen(self) -> bool:
+        """Whether the server is frozen."""
         return self._frozen
 
     @property
     def pulse(self) -> asyncio.Event:
-        """Set at the next change of data or reachability; take it before looking."""
+        """Event set at the next change of data or reachability; read it before the state that it guards."""
         return self._pulse
 
     def get(self, key: str) -> Entry | None:
+        """Return an entry; None if there is none."""
         return self._entries.get(key)
 
     def list(self, prefix: str) -> Snapshot:
+        """Return all entries whose keys begin with the prefix."""
         return Snapshot(self.revision, tuple(self._entries[key] for key in self._keys_below(prefix)))
 
     def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
+        """Run a transaction, see ``ports.MetaStore.transact``."""
         check_transaction(compares, then)
         if not all(self._holds(compare) for compare in compares):
             return None
@@ -164,11 +172,14 @@ class MemoryMetaServer:
         return self._apply(puts, deletes)
 
     def changes_since(self, revision: int) -> Sequence[Changes]:
-        """All changes at and after ``revision``, oldest first. OutOfRange: some of them are compacted, or ``revision``
-        is above the next one."""
+        """Return all changes at and after ``revision``, oldest first.
+
+        Raises:
+            OutOfRange: If some of them are compacted, or ``revision`` is above the next one.
+        """
         if revision < self.compacted_revision:
             raise OutOfRange(
-                f"revision {revision} is compacted, the oldest kept is {self.compacted_revision}: list again"
+                f"revision {revision} is compacted, the oldest available is {self.compacted_revision}: list again"
             )
         if revision > self.revision + 1:
             raise OutOfRange(
@@ -178,29 +189,30 @@ class MemoryMetaServer:
         return self._history[at:]
 
     def has_lease(self, lease: int) -> bool:
-        """Whether it was granted and has not ended."""
+        """Whether a lease was granted and has not ended."""
         return lease in self._leases
 
     def grant(self, ttl_s: float) -> int:
+        """Grant a lease; return its id."""
         if not 0 < ttl_s < math.inf:
-            raise InvalidArgument(f"a lease of {ttl_s} s was asked for: use a positive time")
+            raise InvalidArgument(f"lease TTL {ttl_s} s is not positive and finite: use another one")
         self._last_lease += 1
         deadline = asyncio.get_running_loop().time() + ttl_s
         self._leases[self._last_lease] = _Lease(ttl_s, deadline, self._timer(self._last_lease, deadline))
         return self._last_lease
 
     def renew(self, lease: int) -> float:
-        """Seconds the lease now lasts; 0 if it is gone."""
+        """Renew a lease; return the seconds that it now lasts, 0 if it is gone."""
         return self._renew(lease) if lease in self._leases else 0.0
 
     def revoke(self, lease: int) -> None:
-        """End a lease and delete its keys in one revision; no error if it is gone."""
+        """End a lease and delete its keys in one revision. No error if it is gone."""
         ended = self._leases.pop(lease, None)
         if ended is not None:
             ended.timer.cancel()
             self._apply([], sorted(ended.keys))
 
-    # --- inside ---
+    # --- internals ---
 
     def _renew(self, lease: int, extra_s: float = 0.0) -> float:
         held = self._leases[lease]
@@ -213,7 +225,7 @@ class MemoryMetaServer:
         return asyncio.get_running_loop().call_at(deadline, self._expire, lease)
 
     def _expire(self, lease: int) -> None:
-        if self._running and not self._frozen:  # a stopped server ends nothing; start() and thaw() look again
+        if self._running and not self._frozen:  # a stopped server ends nothing; start() and thaw() check the leases
             self.revoke(lease)
 
     def _holds(self, compare: Compare) -> bool:
@@ -243,7 +255,7 @@ class MemoryMetaServer:
     def _apply(self, puts: Sequence[Entry], deletes: Sequence[str]) -> int:
         deleted = tuple(dict.fromkeys(key for key in deletes if key in self._entries))
         if not puts and not deleted:
-            return self.revision  # as in etcd: what changes nothing makes no revision
+            return self.revision  # as in etcd: without a change there is no new revision
         for key in deleted:
             del self._entries[key]
             del self._sorted_keys[bisect.bisect_left(self._sorted_keys, key)]
@@ -267,7 +279,7 @@ class MemoryMetaServer:
         return self._sorted_keys[at:end]
 
     def wake(self) -> None:
-        """Whoever waits looks again."""
+        """Wake all waiting tasks."""
         self._pulse.set()
         self._pulse = asyncio.Event()
 
@@ -277,9 +289,9 @@ def _no_delay() -> float:
 
 
 class MemoryMetaStore:
-    """One client of a :class:`MemoryMetaServer`; a MetaStore.
+    """A client of a :class:`MemoryMetaServer`; a MetaStore.
 
-    ``delay_s`` is asked before every call for how long the request travels; ``timeout_s`` is the deadline of a call.
+    ``delay_s`` returns the travel time of each request in seconds; ``timeout_s`` is the deadline of a call.
     """
 
     def __init__(
@@ -312,22 +324,26 @@ class MemoryMetaStore:
     # --- MetaStore ---
 
     async def get(self, key: str) -> Entry | None:
+        """See ``ports.MetaStore``."""
         await self._reach()
         return self._server.get(key)
 
     async def list(self, prefix: str) -> Snapshot:
+        """See ``ports.MetaStore``."""
         await self._reach()
         return self._server.list(prefix)
 
     async def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
+        """See ``ports.MetaStore``."""
         await self._reach()
         revision = self._server.transact(compares, then)
         if self._answers_to_lose:
             self._answers_to_lose -= 1
-            raise Unavailable("etcd's answer to a transaction was lost: it may or may not have happened")
+            raise Unavailable("etcd's answer to a transaction was lost: its outcome is unknown")
         return revision
 
     async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Changes]:
+        """See ``ports.MetaStore``."""
         await self._reach()
         next_revision = from_revision
         while True:
@@ -343,18 +359,22 @@ class MemoryMetaStore:
             await pulse.wait()
 
     async def grant_lease(self, ttl_s: float) -> int:
+        """See ``ports.MetaStore``."""
         await self._reach()
         return self._server.grant(ttl_s)
 
     async def renew_lease(self, lease: int) -> float:
+        """See ``ports.MetaStore``."""
         await self._reach()
         return self._server.renew(lease)
 
     async def revoke_lease(self, lease: int) -> None:
+        """See ``ports.MetaStore``."""
         await self._reach()
         self._server.revoke(lease)
 
     async def close(self) -> None:
+        """See ``ports.MetaStore``."""
         self._closed = True
         self._server.wake()
 
@@ -362,13 +382,17 @@ class MemoryMetaStore:
         return self._server.is_running and not self._server.is_frozen and self._connected.is_set() and not self._closed
 
     async def _reach(self) -> None:
-        """Return when the server takes the request; Unavailable at once if refused, at the deadline if unanswered."""
+        """Return when the server takes the request.
+
+        Raises:
+            Unavailable: At once if the connection is refused, at the deadline if the server does not answer.
+        """
         await asyncio.sleep(self._delay_s())
         try:
             async with asyncio.timeout(self._timeout_s):
                 while not self._is_reachable():
                     if self._closed:
-                        raise Unavailable("the connection to etcd was closed")
+                        raise Unavailable("the connection to etcd was closed: open a new one")
                     if self._connected.is_set() and not self._server.is_running:
                         raise Unavailable("etcd refused the connection: check that it runs")
                     await self._server.pulse.wait()

@@ -1,7 +1,8 @@
-"""A metadata store as one broker experiences it: its refusals are logged once, counted, and known until they end.
+"""A metadata store that logs rejections once, counts them, and reports them until they end.
 
-A refusal that only makes sense for another call is Unavailable: OutOfRange would tell a publisher that its segment was
-pruned. etcd may refuse one kind of call and answer another: out of space it reads and renews leases, and takes no puts.
+A rejection that only makes sense for another call becomes Unavailable: OutOfRange would tell a publisher that its
+segment was pruned. etcd may reject one kind of call and answer another: out of space it reads and renews leases, but
+takes no puts.
 """
 
 import asyncio
@@ -21,16 +22,16 @@ _T = TypeVar("_T")
 
 READS, WRITES, RENEWALS = "etcd reads", "etcd writes", "etcd lease renewals"
 PROBE_S = 3.0
-"""Longest pause between two probes while a kind of call is refused."""
+"""Longest pause between two probes while a kind of call is rejected, in seconds."""
 NO_REVISION = 2**62
-"""Modification revision of no key: a transaction that compares it changes nothing."""
+"""Modification revision that no key has: a transaction that compares it changes nothing."""
 NO_LEASE = 2**63 - 1
 MISPLACED = (OutOfRange, InvalidArgument, Deposed)
 """Errors that a read, or a call about a lease, cannot mean: it names no revision, breaks no limit and writes no key."""
 
 
 class ObservedMetaStore:
-    """Passes every call on to another store. Implements ``ports.MetaStore``."""
+    """A metadata store that passes every call on to another one. Implements ``ports.MetaStore``."""
 
     def __init__(self, store: MetaStore, rng: random.Random) -> None:
         self._store = store
@@ -40,11 +41,11 @@ class ObservedMetaStore:
 
     @property
     def trouble(self) -> str:
-        """Reason why etcd refuses calls at present; "" if it answers all."""
+        """Reason why etcd rejects calls at present; "" if it answers all."""
         return "; ".join(f"{what}: {reason}" for what, reason in sorted(self._complaints.lasting().items()))
 
     async def run(self) -> None:
-        """Probe refused kinds of calls until etcd answers them again, so that the end is noticed without traffic."""
+        """Probe rejected kinds of calls until etcd answers them again: this detects the end without traffic."""
         probes: Mapping[str, Callable[[], Awaitable[object]]] = {
             READS: lambda: self.get(keys.LEADER),
             WRITES: self._put_nothing,
@@ -104,7 +105,7 @@ class ObservedMetaStore:
         await self._store.close()
 
     async def _put_nothing(self) -> None:
-        """A put that etcd checks against its quota, and that changes nothing."""
+        """Send a put that etcd checks against its quota, and that changes nothing."""
         await self.transact([Compare(keys.PROBE, mod_revision=NO_REVISION)], [Put(keys.PROBE, b"")])
 
     async def _noted(

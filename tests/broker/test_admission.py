@@ -148,7 +148,7 @@ async def test_a_broker_that_starts_while_the_leader_raises_the_marker_is_admitt
     held.set()
     await starting
     assert await third.api.call(ListTopics())
-    assert not [record for record in caplog.records if "refused" in record.getMessage()]
+    assert not [record for record in caplog.records if "rejected" in record.getMessage()]
 
 
 @story

@@ -108,7 +108,7 @@ async def test_a_call_is_not_passed_to_and_fro_between_brokers_that_take_each_ot
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hosts, calls = await disagreeing(testbed, monkeypatch)
-    with pytest.raises(Unavailable, match=r"was taken for the leader, and knows .* as such: try again"):
+    with pytest.raises(Unavailable, match=r"is not the leader, broker .* is: retry"):
         await hosts[0].api.call(GetClusterStatus())
     assert calls["call"] == 2
     monkeypatch.undo()
@@ -119,7 +119,7 @@ async def test_nor_is_the_stream_of_a_member(testbed: Testbed, monkeypatch: pyte
     hosts, calls = await disagreeing(testbed, monkeypatch)
     stream = Streaming(testbed, hosts[0].api.join_group)
     await stream.send(GroupOpen(group="g", topic=NAME, member="m", client="c", start=EARLIEST, incarnation=1, held={}))
-    assert "was taken for the leader" in str(await stream.failure())
+    assert "is not the leader" in str(await stream.failure())
     assert calls["join_group"] == 2
     monkeypatch.undo()
 
@@ -135,7 +135,7 @@ async def test_nor_is_the_draining_of_a_broker_that_came_back_as_another(
     assert hosts[1].inspect.incarnation is not None
     testbed.etcd.server.expire_lease(hosts[1].inspect.incarnation.session.lease)
     await testbed.until(lambda: hosts[1].broker.id != old)
-    with pytest.raises(Unavailable, match=f"broker {old} came back as {hosts[1].broker.id} a moment ago: try again"):
+    with pytest.raises(Unavailable, match=f"broker {old} was replaced by {hosts[1].broker.id} a moment ago: retry"):
         await hosts[0].api.call(DrainBroker(old))
     for host in hosts:
         host.meta.hears.set()

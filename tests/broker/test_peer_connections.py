@@ -41,5 +41,5 @@ def test_each_broker_at_an_address_is_connected_to_anew() -> None:
     assert phone.asked == ["renew here:1", *["dial here:1"] * 3]
 
     del brokers["b-1"]
-    with pytest.raises(Unavailable, match="broker b-1 is gone"):
+    with pytest.raises(Unavailable, match="broker b-1 is not registered"):
         peers.dial("b-1")

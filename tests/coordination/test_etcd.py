@@ -137,7 +137,7 @@ async def test_a_connection_closed_under_a_call_is_an_outage_and_no_cancellation
                 connection, store._current = store._current, None  # noqa: SLF001
                 await connection.channel.close(None)
                 await asyncio.sleep(0.3)
-        with pytest.raises(Unavailable, match="closed under a call"):
+        with pytest.raises(Unavailable, match="closed during a call"):
             await call
         await store.close()
 

@@ -52,7 +52,7 @@ def test_a_loop_that_is_held_for_too_long_is_given_up() -> None:
 
 def test_an_etcd_that_is_unreachable_is_named() -> None:
     renewal = EtcdLeaseRenewal("127.0.0.1:1")
-    with pytest.raises(Unavailable, match=r"etcd does not renew the lease, at last 127\.0\.0\.1:1"):
+    with pytest.raises(Unavailable, match=r"no etcd endpoint renews the lease, the last one 127\.0\.0\.1:1"):
         renewal(7, 0.5)
 
 

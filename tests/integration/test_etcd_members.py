@@ -66,7 +66,7 @@ async def running_broker(directory: Path, etcd: str) -> AsyncIterator[str]:
                 await asyncio.sleep(0.05)
         yield address
         assert process.returncode is None, log.read_text()
-        assert "lost the lease" not in log.read_text()
+        assert "lease lost" not in log.read_text()
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()

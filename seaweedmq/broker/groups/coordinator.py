@@ -1,8 +1,8 @@
-"""The shell around ``core.group.machine``: one group and topic, on the leader.
+"""Coordinator of one group and topic: the shell around ``core.group.group_state_machine``, on the leader.
 
-Whatever happens goes into the state machine at once. What comes out is written by one task, as much at a time as has
-gathered, and said once it is written. If it can not be written, all streams end and the members come back to a
-coordinator that reads etcd anew: the state here may be ahead of it.
+Events enter the state machine at once. One task writes their outcome, gathered into few transactions, and sends replies
+once it is written. If a write fails, all streams end, and the members rejoin at a coordinator that reads etcd again.
+The state in memory may be ahead of it.
 """
 
 import asyncio
@@ -45,13 +45,13 @@ from seaweedmq.runtime.signal import Signal
 log = logging.getLogger(__name__)
 
 COMMIT_INTERVAL_S = 0.05
-"""Commits that come within this time are written together."""
+"""Time to gather commits into one write, in seconds."""
 IDLE_S = 5.0
-"""A group without members is kept in memory for so long."""
+"""Time that a group without members stays in memory, in seconds."""
 
 
 class Coordinator:
-    """Serves the members of one group and topic until it is over; then somebody makes another."""
+    """The coordinator of one group and topic. Once it is over, the next member creates another."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Coordinator:
         self.name = name
         self.group = group
         self.over = False
-        """It takes nothing more."""
+        """Whether the coordinator rejects all events."""
         self._store = store
         self._watermarks = watermarks
         self._config = config
@@ -79,27 +79,27 @@ class Coordinator:
         self._streams = 0
         self._pending = Outcome()
         self._waiting: list[asyncio.Future[None]] = []
-        """Who waits until what is pending is written."""
+        """Callers that wait until the pending outcome is written."""
         self._doom: SeaweedMQError | None = None
-        """Set once the group is to be deleted: what its members are told."""
+        """Error sent to the members, set once the group is to be deleted."""
         self._changed = Signal()
 
     async def run(self) -> None:
-        """Write, speak and keep the time, until nobody is left, the group is deleted, or it can not go on."""
+        """Write outcomes, send replies and keep time until the group is idle or deleted, or a write fails."""
         clock = asyncio.create_task(self._keep_time(), name=f"clock of {self.name}")
         writer = asyncio.create_task(self._write_on(), name=f"writer of {self.name}")
         tasks = (writer, clock)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # Before anything waits: who cancels this in the meantime must not leave the members waiting for ever.
+            # Before any await: a cancellation at it must not leave the members waiting forever.
             self.over = True
             self._size.close()
             error = next((t.exception() for t in tasks if t.done() and not t.cancelled() and t.exception()), None)
             if isinstance(error, SeaweedMQError):
-                self._end(Unavailable(f"{self.name} can not go on: {error}"))
+                self._end(Unavailable(f"{self.name} has failed: {error}"))
             else:
-                self._end(StaleMetadata("the leader changed: the group goes on at the new one"))
+                self._end(StaleMetadata("the leader changed: the group continues at the new one"))
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
@@ -107,49 +107,49 @@ class Coordinator:
             raise error
 
     def handle(self, event: Event) -> None:
-        """Take an event; what comes of it is written and said soon."""
+        """Handle an event; its outcome is written, and its replies are sent, soon."""
         outcome = self.group.handle(event, asyncio.get_running_loop().time())
         self._size.changed(outcome)
         self._pending = self._pending.then(outcome)
         self._changed.fire()
 
     async def apply(self, event: Event) -> None:
-        """Take an event; return once what comes of it is written. Errors are those of ``GroupStore.write``."""
+        """Handle an event, and return once its outcome is written. Errors are those of ``GroupStore.write``."""
         settled = self._settled()
         self.handle(event)
         await settled
 
     async def delete(self, error: SeaweedMQError) -> None:
-        """Delete the group for good; its members' streams end with ``error``."""
+        """Delete the group permanently; its members' streams end with ``error``."""
         settled = self._settled()
         self._doom = error
         self._changed.fire()
         await settled
 
     def abandon(self, error: SeaweedMQError) -> None:
-        """There is nothing left to write: the topic was deleted, and the group with it."""
+        """End the coordinator without a write: the topic was deleted, and the group with it."""
         self.over = True
         self._end(error)
         self._changed.fire()
 
     def describe(self, high_watermarks: dict[int, int]) -> GroupTopic:
-        """As administration sees it."""
+        """Return the group's description for administration."""
         return describe(self.name.topic, self.group.record, self.group.progress, self.group.connected, high_watermarks)
 
     # --- streams ------------------------------------------------------------------------------------------------------
 
     async def open(self, opening: GroupOpen) -> MemberSession:
-        """Return a stream of a member; see :meth:`read`, and end with :meth:`close`.
+        """Return a stream of a member, for :meth:`read` and then :meth:`close`.
 
         Raises:
             ResourceExhausted: If groups have no memory for another member.
-            StaleMetadata: If the group is not served here any longer.
+            StaleMetadata: If the coordinator is over.
         """
         known = self.group.members.get(opening.member)
         if known is not None and known.incarnation != opening.incarnation:
-            await self._learn_ends()  # the earlier one is about to lose what it owns
+            await self._learn_ends()  # the earlier incarnation is about to lose its segments
         if self.over:
-            raise StaleMetadata(f"{self.name} was just given up here: open it again")
+            raise StaleMetadata(f"the coordinator of {self.name} has ended: retry")
         if opening.member not in self.group.members:
             self._size.check_member()
         self._streams += 1
@@ -166,7 +166,7 @@ class Coordinator:
         return session
 
     async def read(self, session: MemberSession, requests: AsyncIterator[GroupRequest]) -> None:
-        """Take what the member says, until it leaves or its stream ends."""
+        """Handle the member's requests until it leaves or its stream ends."""
         end: SeaweedMQError | None = None
         left = False
         try:
@@ -194,16 +194,16 @@ class Coordinator:
                 session.end(end)
 
     def close(self, session: MemberSession) -> None:
-        """The stream is over, whoever ended it."""
+        """End a stream, on either side's behalf."""
         self._sessions.pop(session.stream, None)
         if not self.over:
             self.handle(StreamLost(session.stream))
 
     async def _know_ends(self, member: str, commit: GroupCommit) -> None:
-        """Have the high watermarks that the commit is judged by: ask where it is ahead of what is known.
+        """Query the high watermarks of segments where the commit is ahead of the known ones.
 
         Raises:
-            Unavailable: a primary could not be asked for long, and the segment was not sealed meanwhile.
+            Unavailable: If a primary does not answer in time, and the segment is not sealed meanwhile.
         """
         try:
             async with asyncio.timeout(self._config.rpc_timeout_s):
@@ -212,13 +212,18 @@ class Coordinator:
                     self.handle(Learned(marks))
                     if marks.keys() >= self._ahead(commit):
                         return
-                    log.debug("%s: %s commits %s, which can not be checked now", self.name, member, sorted(ahead))
+                    log.debug(
+                        "commit delayed: %s: member %s: high watermarks of segments %s are unknown; retrying",
+                        self.name,
+                        member,
+                        sorted(ahead),
+                    )
                     await self._watermarks.pause()
         except TimeoutError:
-            raise Unavailable(f"{self.name}: segments {sorted(ahead)} can not be asked how far they are") from None
+            raise Unavailable(f"{self.name}: high watermarks of segments {sorted(ahead)} are unknown: retry") from None
 
     def _ahead(self, commit: GroupCommit) -> set[int]:
-        """Open segments of which more is committed than is known to be there."""
+        """Return the open segments with commits above the known high watermark."""
         progress = self.group.progress
         return {
             p.segment
@@ -229,10 +234,10 @@ class Coordinator:
         }
 
     async def _learn_ends(self) -> None:
-        """Before somebody loses segments: whether there was something to read tells a crash from bad luck."""
+        """Query the ends of segments whose member is about to lose them: unread records tell a crash from idleness."""
         self.handle(Learned(await self._watermarks.ask(self.name.topic, self.group.owned)))
 
-    # --- time, and what is written ------------------------------------------------------------------------------------
+    # --- time and writes ----------------------------------------------------------------------------------------------
 
     async def _keep_time(self) -> None:
         loop = asyncio.get_running_loop()
@@ -268,7 +273,7 @@ class Coordinator:
                 return
 
     async def _something_to_write(self) -> bool:
-        """Wait for it; False if nobody is left, and nobody comes for a while."""
+        """Wait for an outcome to write; return False if the group stays idle."""
         while self._doom is None and self._pending == Outcome() and not self._waiting:
             if self.over:
                 break
@@ -301,9 +306,13 @@ class Coordinator:
                 self.handle(Released(session.stream, untold))
 
     def _settled(self) -> "asyncio.Future[None]":
-        """Done once what is pending then is written; StaleMetadata: this is over."""
+        """Return a future that is done once the present outcome is written.
+
+        Raises:
+            StaleMetadata: If the coordinator is over.
+        """
         if self.over:
-            raise StaleMetadata(f"{self.name} was just given up here: try again")
+            raise StaleMetadata(f"the coordinator of {self.name} has ended: retry")
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         return waiter
@@ -323,17 +332,17 @@ def _fail(waiting: list["asyncio.Future[None]"], error: BaseException) -> None:
 
 
 def _check(commit: GroupCommit) -> None:
-    """Raise ProtocolViolation for what no member may send."""
+    """Raise ProtocolViolation for a commit that no member may send."""
     for position in commit.positions:
         if len(position.deliveries) > DELIVERIES_KEPT_MAX:
             raise ProtocolViolation(
                 f"commit of segment {position.segment} has {len(position.deliveries)} deliveries: "
-                f"keep {DELIVERIES_KEPT_MAX} at most"
+                f"send at most {DELIVERIES_KEPT_MAX}"
             )
         if position.offset < 0 or any(o < position.offset or n < 1 for o, n in position.deliveries.items()):
             raise ProtocolViolation(
-                f"commit of segment {position.segment} at {position.offset}: offsets are from 0, and deliveries are "
+                f"commit of segment {position.segment} at {position.offset}: offsets start at 0, and deliveries are "
                 "counted from 1 for records at or above the offset"
             )
     if len({p.segment for p in commit.positions}) < len(commit.positions):
-        raise ProtocolViolation("a commit names each segment once")
+        raise ProtocolViolation("a commit names a segment twice: name each segment once")

@@ -1,4 +1,4 @@
-"""The first message of a member's stream: looked at where it comes in, and passed on with what follows."""
+"""Check of the first message of a member's stream, where it enters the broker."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
@@ -12,7 +12,11 @@ CLIENT_LENGTH_MAX = 200
 
 
 def checked(opening: GroupOpen) -> GroupOpen:
-    """As it may be kept. InvalidArgument."""
+    """Return the message as the group may keep it.
+
+    Raises:
+        InvalidArgument: If a name or the start is invalid.
+    """
     check_name("group", opening.group)
     check_name("member", opening.member)
     check_start(opening.start)
@@ -21,13 +25,13 @@ def checked(opening: GroupOpen) -> GroupOpen:
 
 
 def check_start(start: Start) -> None:
-    """InvalidArgument."""
+    """Raise InvalidArgument for a negative start."""
     if start.value < 0:
-        raise InvalidArgument(f"{start.kind} {start.value} is below 0: give an offset, or a time from 1970 on")
+        raise InvalidArgument(f"{start.kind} {start.value} is below 0: give an offset, or a time after 1970")
 
 
 async def with_first(opening: GroupOpen, requests: AsyncIterator[GroupRequest]) -> AsyncGenerator[GroupRequest, None]:
-    """The stream as it was before its first message was taken."""
+    """Yield the first message, then the rest of the stream."""
     yield opening
     async for request in requests:
         yield request

@@ -1,4 +1,4 @@
-"""The coordinator's end of one member's stream: what is to be said, bounded however slow the member is."""
+"""Session of one group member: replies to its stream, bounded in memory however slow the member is."""
 
 import asyncio
 from collections import deque
@@ -9,22 +9,30 @@ from seaweedmq.model.groups import GroupAssignment, GroupCommitted, GroupReply
 from seaweedmq.runtime.signal import Signal
 
 COMMITS_IN_FLIGHT_MAX = 16
-"""Commits of a stream that are not answered yet; beyond it the stream is not read."""
+"""Unanswered commits of a stream; at the limit the stream is not read."""
 
 
 class MemberSession:
-    """One stream. Of assignments only the latest is kept: it says all."""
+    """A session of one member's stream. It keeps only the latest assignment, which is complete."""
 
     def __init__(self, stream: int, member: str, held: Mapping[int, int]) -> None:
-        """``held``: segment -> generation, as the member said when it opened the stream."""
+        """Create the session.
+
+        Args:
+            stream: Number of the stream in its coordinator.
+            member: Member id.
+            held: Generation of each segment that the member claimed when it opened the stream.
+        """
         self.stream = stream
         self.member = member
         self._told = set(held.items())
-        """Segments and generations in the last assignment that was sent; what was held before there is one. No other
-        comes back in a later assignment: what was withdrawn never does in the same generation."""
+        """Segments and generations in the last assignment that was sent; initially the claimed ones.
+
+        A withdrawn segment never returns in the same generation, so none outside it reappears in a later assignment.
+        """
         self._assignment: GroupAssignment | None = None
         self._answers: deque[GroupCommitted] = deque()
-        """At most COMMITS_IN_FLIGHT_MAX."""
+        """Unsent answers, at most ``COMMITS_IN_FLIGHT_MAX``."""
         self._unanswered = 0
         self._number = 0
         self._over = False
@@ -32,21 +40,24 @@ class MemberSession:
         self._changed = Signal()
 
     async def expect(self, number: int) -> None:
-        """Wait until one more commit may be taken. ProtocolViolation: its number does not rise."""
+        """Wait until another commit is allowed.
+
+        Raises:
+            ProtocolViolation: If its number does not rise.
+        """
         if number <= self._number:
-            raise ProtocolViolation(
-                f"commit {number} came after {self._number}: number the commits of a stream upwards"
-            )
+            raise ProtocolViolation(f"commit {number} follows {self._number}: number the commits of a stream upwards")
         self._number = number
         while self._unanswered >= COMMITS_IN_FLIGHT_MAX:
             await self._changed.wait()
         self._unanswered += 1
 
     def say(self, message: GroupReply) -> dict[int, int]:
-        """To be sent when the member takes it.
+        """Queue a message for the member.
 
-        Returns what the member will never hear of, segment -> generation: it was in an assignment that was not sent and
-        is not in this one. Nobody has to wait for its release.
+        Returns:
+            Generation of each segment that a replaced, unsent assignment had and this one lacks. Its release need not
+            be awaited.
         """
         untold: dict[int, int] = {}
         match message:
@@ -60,13 +71,13 @@ class MemberSession:
         return untold
 
     def end(self, error: SeaweedMQError | None) -> None:
-        """Say what there is to say, and no more. The first end counts."""
+        """End the stream after the queued messages. The first end counts."""
         if not self._over:
             self._over, self._error = True, error
         self._changed.fire()
 
     async def replies(self, reading: "asyncio.Task[None]") -> AsyncGenerator[GroupReply, None]:
-        """What is said, as it comes, while ``reading`` takes what the member says; raises what the stream ends with."""
+        """Yield replies while ``reading`` handles the member's requests; raise the error that ends the stream."""
         try:
             async for reply in self._replies():
                 yield reply
@@ -74,7 +85,7 @@ class MemberSession:
             reading.cancel()
             await asyncio.wait({reading})
         if not reading.cancelled():
-            reading.result()  # a fault in it is no quiet end
+            reading.result()  # a failure of the reader must not pass for a normal end
 
     async def _replies(self) -> AsyncGenerator[GroupReply, None]:
         while True:

@@ -1,4 +1,4 @@
-"""The shell around ``core.balance.decide``: gathers what it looks at, and has done what it decides."""
+"""Balancer of segments: feeds ``core.balance.decide`` and carries out its decisions."""
 
 import asyncio
 import logging
@@ -29,9 +29,9 @@ from seaweedmq.runtime.log_once import OnceLogger
 log = logging.getLogger(__name__)
 
 MISSED_REPORTS_MAX = 3
-"""Report intervals that a broker's last report is believed, and that a new leader waits for the first ones."""
+"""Validity of a broker's load report, and wait of a new leader for the first reports, in report intervals."""
 DECIDING_SHARE_MAX = 0.05
-"""Of the leader's time that may be spent on deciding: with very many segments it decides less often."""
+"""Largest share of the leader's time spent on decisions: with very many segments it decides less often."""
 
 KINDS: Mapping[type[Action], DecisionKind] = {
     Split: DecisionKind.SPLIT,
@@ -42,7 +42,7 @@ KINDS: Mapping[type[Action], DecisionKind] = {
 
 
 class Balancer:
-    """Splits, merges and moves for balance. Lost replicas are none of its business: see ``repair``."""
+    """The leader's balancer: splits, merges and moves segments. ``repairer`` replaces lost replicas."""
 
     def __init__(
         self,
@@ -60,16 +60,16 @@ class Balancer:
         self._settings = BalancerSettings.of(config)
         self._wall_us = wall_us
         self._group: asyncio.TaskGroup | None = None
-        """Of the tasks; None while ``run`` does not run."""
+        """Task group of the transitions; None while ``run`` does not run."""
         self._tasks: dict[asyncio.Task[None], Transition] = {}
-        """Under way, or waiting for their turn."""
+        """Transitions under way, or queued behind ``changes_at_once_max``."""
         self._complaints = OnceLogger(log)
         self._begun = asyncio.Semaphore(config.changes_at_once_max)
         self.holds: dict[SegmentId, Decision] = {}
-        """What should change at present and can not, since when, and why."""
+        """Changes that are due but blocked at present, each with its start and reason."""
 
     async def run(self) -> None:
-        """Decide once an interval, until cancelled. The first reports are awaited, for a while."""
+        """Decide once an interval, until cancelled. A new leader first waits for load reports, up to a limit."""
         async with asyncio.TaskGroup() as self._group:
             try:
                 await self._decide_on_and_on()
@@ -90,15 +90,17 @@ class Balancer:
             pause_s = max(self._config.balance_interval_s, (loop.time() - began) / DECIDING_SHARE_MAX)
 
     async def rebalance(self) -> tuple[Decision, ...]:
-        """See ``model.calls.Rebalance``. Returns when it is done, or goes on after the deadline of a call.
+        """Answer ``model.calls.Rebalance``.
+
+        Returns once the changes are done, or at half the deadline of a call; the changes then continue.
 
         Raises:
-            Unavailable: some broker's load is not known, or this one leads no more, or not yet.
+            Unavailable: If the load of a broker is unknown, or this broker does not lead or has just begun to.
         """
         silent = self._silent()
         if silent:
             address = self._metadata.view.brokers[silent[0]].address
-            raise Unavailable(f"broker {address} did not report its load lately: try again in some seconds")
+            raise Unavailable(f"broker {address} has no recent load report: retry")
         actions = self._decide(at_once=True)
         decided = [self._decision(action) for action in actions if not isinstance(action, Hold)]
         tasks = self._begin(actions)
@@ -107,12 +109,12 @@ class Balancer:
         return tuple(decided)
 
     def _silent(self) -> list[str]:
-        """Live brokers whose load is not known."""
+        """Live brokers whose load is unknown."""
         reported = {report.broker for report in self._reports()}
         return sorted(b.id for b in self._metadata.view.brokers.values() if b.id not in reported and not b.draining)
 
     def _reports(self) -> list[BrokerLoad]:
-        """The last of each broker, as far as it may be believed."""
+        """The last report of each broker, without outdated ones."""
         patience_s = MISSED_REPORTS_MAX * self._config.load_report_interval_s
         since = asyncio.get_running_loop().time() - patience_s
         placement = self._placement
@@ -133,7 +135,7 @@ class Balancer:
         return [self._if_room(action) for action in actions]
 
     def _if_room(self, action: Action) -> Action:
-        """Splits are held while brokers are at their limit of open segments."""
+        """Hold a split while brokers are at their limit of open segments."""
         if not isinstance(action, Split):
             return action
         topic = self._metadata.topic(action.topic)
@@ -143,7 +145,7 @@ class Balancer:
 
     def _begin(self, actions: Sequence[Action]) -> list["asyncio.Task[None]"]:
         if self._group is None:
-            raise Unavailable("the leader was elected, or deposed, a moment ago: try again")
+            raise Unavailable("the leadership changed a moment ago: retry")
         self._note([action for action in actions if isinstance(action, Hold)])
         tasks = []
         for step in filter(None, map(self._step, actions)):
@@ -157,13 +159,13 @@ class Balancer:
         return [predecessor.key for step in self._tasks.values() for predecessor in step.predecessors]
 
     def _note(self, holds: Sequence[Hold]) -> None:
-        """Keep what is held back now; a new one is logged."""
+        """Record the current holds; log new ones."""
         held = {SegmentId(hold.topic, hold.segment): hold for hold in holds}
         self.holds = {key: decision for key, decision in self.holds.items() if key in held}
         for key, hold in held.items():
             if key not in self.holds:
                 self.holds[key] = self._decision(hold)
-                log.info("hold %s: %s", hold.topic, hold.reason)
+                log.info("segment change held: %s: %s", hold.topic, hold.reason)
 
     def _decision(self, action: Action) -> Decision:
         segments = action.segments if isinstance(action, Merge) else (action.segment,)
@@ -171,7 +173,7 @@ class Balancer:
         return Decision(at_us=self._wall_us(), topic=action.topic, segments=segments, kind=kind, reason=action.reason)
 
     def _step(self, action: Action) -> Transition | None:
-        """How to carry it out; None: there is nothing to do."""
+        """Return the transition that carries out the action; None for a hold."""
         match action:
             case Split():
                 predecessor = self._segment(action.topic, action.segment)
@@ -207,11 +209,11 @@ class Balancer:
 
     def _segment(self, name: TopicName, number: int) -> Segment:
         found = self._metadata.view.segment(SegmentId(name, number))
-        assert found is not None, "decided about in this moment"
+        assert found is not None, "a decision names segments of the view"
         return found
 
     async def _carry_out(self, step: Transition) -> None:
-        """What fails is forgotten: if it is still to be done, it is decided anew."""
+        """Carry out one transition. A failed one is dropped: the next decision repeats it if it is still due."""
         async with self._begun:
             if not all(map(self._metadata.is_open, step.predecessors)):
                 return

@@ -1,5 +1,9 @@
-"""A topic's deletion is done once its primaries have heard of it: until then they may acknowledge records to it, also
-to a publisher that was opened after the deletion and takes the topic for its namesake. Nor is the name free before."""
+"""Wait for the primaries of a deleted topic.
+
+A deletion is complete once the primaries have closed its segments. Until then they may acknowledge records to it, even
+to a publisher opened after the deletion that mistakes the topic for a recreated one. The name is not free before
+either.
+"""
 
 import asyncio
 import logging
@@ -16,7 +20,7 @@ from seaweedmq.runtime.retrying import backoff, retrying
 log = logging.getLogger(__name__)
 
 HEARD_TIMEOUT_EXTRA_S = 5.0
-"""On top of a lease. A primary that lives by then and can not be asked is left to hear of it from etcd."""
+"""Time on top of a lease. A live primary that stays unreachable for longer learns of the deletion from etcd."""
 
 
 async def until_heard(
@@ -28,20 +32,26 @@ async def until_heard(
     rng: random.Random,
     lease_ttl_s: float,
 ) -> None:
-    """Wait until every primary that lives has dropped the segments of the deleted topic. The view has the deletion.
+    """Wait until every live primary has dropped the segments of the deleted topic.
 
-    ``outlive_others`` returns once the leases that are gone from etcd have run out by their holders' clocks.
+    Args:
+        deletion: Deletion that the view already contains.
+        view: Mirror of the metadata.
+        dial: Connects to a broker.
+        outlive_others: Returns once the leases that are gone from etcd have run out by their holders' clocks.
+        rng: Source of the backoff's jitter.
+        lease_ttl_s: Lease of a broker, in seconds.
     """
     revision = view.revision
 
     async def ask(primary: str) -> None:
         if primary not in view.brokers:
             if primary not in view.left:
-                await outlive_others()  # until then it may acknowledge, whatever became of its lease
+                await outlive_others()  # it may acknowledge until its own clock ends the lease
             return
         ends = await dial(primary).call(LogEnds(deletion.name, deletion.uid, revision))
         if ends:
-            raise Unavailable(f"{deletion.name}: broker {primary} has not closed it yet")
+            raise Unavailable(f"{deletion.name}: broker {primary} has not closed it yet: retry")
 
     async def hear(primary: str) -> None:
         last: list[BaseException] = []
@@ -51,6 +61,6 @@ async def until_heard(
                 await asking(ask, primary)
         except TimeoutError:
             reason = last[-1] if last else "no answer"
-            log.warning("%s is deleted, and broker %s may not know yet: %s", deletion.name, primary, reason)
+            log.warning("topic deletion unconfirmed: %s: broker %s: %s", deletion.name, primary, reason)
 
     await asyncio.gather(*map(hear, deletion.primaries))

@@ -1,4 +1,7 @@
-"""What the leader does. It keeps nothing: metadata is in etcd, loads come in from brokers, a successor starts anew."""
+"""The leader of the cluster.
+
+It is stateless: metadata is in etcd, brokers report their loads, and the next leader starts from both.
+"""
 
 import asyncio
 import logging
@@ -40,16 +43,16 @@ from seaweedmq.runtime.retrying import backoff
 log = logging.getLogger(__name__)
 
 RESERVED_PART = 4
-"""At most one of so many open segments is reserved."""
+"""Inverse of the largest share of open segments that is reserved."""
 DUTIES_RETRY_FIRST_S, DUTIES_RETRY_MOST_S = 0.2, 5.0
 
 
 class NoLeader(Unavailable):
-    """Nobody leads; unlike other failures it is certain that nothing was done."""
+    """The error of a cluster without a leader. Unlike with other failures, the call certainly had no effect."""
 
 
 class Leader:
-    """The leader's duties, on every broker; they act only while ``election`` says that this one leads."""
+    """The leader's duties. Every broker has them; they act only while ``election`` confirms that this broker leads."""
 
     def __init__(
         self,
@@ -65,7 +68,20 @@ class Leader:
         is_leaving: Callable[[], bool],
         etcd: Callable[[], EtcdAccess],
     ) -> None:
-        """``is_leaving``: whether this broker is being drained, which it knows before it is in the view."""
+        """Create the duties.
+
+        Args:
+            metadata: Topics and segments, and the transactions that change them.
+            store: Storage of the cluster.
+            env: Clocks and randomness.
+            clock: Clock that etcd confirms.
+            dial: Connects to a broker.
+            stats: Returns the statistics of a topic's segments.
+            config: Settings of this broker.
+            make_groups: Creates the consumer groups of one leadership.
+            is_leaving: Whether this broker is being drained, which it knows before the view does.
+            etcd: Returns this broker's access to etcd.
+        """
         self._rng = env.rng
         self._make_groups = make_groups
         self._groups: Groups | None = None
@@ -74,7 +90,7 @@ class Leader:
         self.metadata = metadata
         self._view = view = metadata.view
         self.election = election = metadata.election
-        """Its candidacy."""
+        """Candidacy of this broker."""
         self.placement = Placement(
             view,
             env.rng,
@@ -138,14 +154,18 @@ class Leader:
 
     @property
     def broker_id(self) -> str:
-        """Of the broker whose candidacy this is."""
+        """Id of the broker that runs for leader."""
         return self.election.broker_id
 
     @property
     def groups(self) -> Groups:
-        """Raises NoLeader while this broker does not surely lead, and for a moment after it began to."""
+        """The consumer groups that this leader coordinates.
+
+        Raises:
+            NoLeader: If this broker does not surely lead, or became leader a moment ago.
+        """
         if self._groups is None or self.election.revision is None:
-            raise NoLeader("the leader was elected a moment ago and does not coordinate groups yet: try again")
+            raise NoLeader("the leader was elected a moment ago and does not coordinate groups yet: retry")
         return self._groups
 
     @property
@@ -154,7 +174,7 @@ class Leader:
         return self.metadata.leading
 
     async def run(self) -> None:
-        """Lead whenever elected, until cancelled. Duties that fail begin again: another leader would fail likewise."""
+        """Lead whenever elected, until cancelled. Failed duties restart: on another leader they would fail likewise."""
         pause_s = backoff(self._rng, DUTIES_RETRY_FIRST_S, DUTIES_RETRY_MOST_S)
         failed = 0
         while True:
@@ -170,7 +190,7 @@ class Leader:
                     task.cancel()
                 try:
                     await asyncio.wait({duties, deposed})
-                finally:  # also when the term ends in the meantime, which cancels this once more
+                finally:  # also if the incarnation ends meanwhile, which cancels this task again
                     self.placement.forget()
                     await self.transitions.stop()
                     self._taken_ids.forget()
@@ -178,7 +198,7 @@ class Leader:
             error = None if duties.cancelled() else duties.exception()
             failed = 0 if error is None else failed + 1
             if error is not None:
-                handling = {"message": "leader: its duties failed and begin again", "exception": error}
+                handling = {"message": "leader duties failed; retrying", "exception": error}
                 asyncio.get_running_loop().call_exception_handler(handling)
                 await asyncio.sleep(pause_s(failed))
 
@@ -200,41 +220,41 @@ class Leader:
         await self.groups.forget_pruned(name)
 
     async def suspect(self, suspicions: ReportSuspicions) -> None:
-        """See ``model.calls.ReportSuspicions``."""
+        """Answer ``model.calls.ReportSuspicions``."""
         suspect, level = suspicions.suspect, self._severity(suspicions.suspect)
         segments = [found for ref in suspicions.refs if (found := self._open_at(ref)) is not None]
         if not segments:
-            raise Fenced(f"{named(suspicions.refs)}: sealed already, or of an earlier epoch")
+            raise Fenced(f"{named(suspicions.refs)}: already sealed, or an earlier epoch")
         for segment in segments:
             if suspect and suspect not in segment.replicas:
-                raise InvalidArgument(f"{segment}: {suspect} is none of its replicas")
+                raise InvalidArgument(f"{segment}: {suspect} is not one of its replicas")
         news = [segment for segment in segments if not self.transitions.concerns(segment)]
         if not news:
             return
-        log.log(level, "%s: %s is suspected: %s", named(news), suspect or "nobody", suspicions.reason)
+        log.log(level, "replica suspected: %s: %s: %s", named(news), suspect or "nobody", suspicions.reason)
         if suspect:
             self.placement.suspect(suspect)
         for segment in news:
             self._repairs.add(segment)
 
     def _open_at(self, ref: SegmentRef) -> Segment | None:
-        """The segment, if it is open and has that epoch."""
+        """Return the segment, if it is open and has that epoch."""
         found = self._view.find(ref.topic, ref.topic_uid, ref.segment)
         return found[1] if found is not None and found[1].is_open and found[1].epoch == ref.epoch else None
 
     def _severity(self, broker: str) -> int:
-        """Of the news that a broker does not answer. Who leaves in good order does not, and at the end all leave."""
+        """Return the log level of an unanswered request: a broker that drains is expected to stop."""
         return logging.INFO if self._is_leaving() or broker in self.placement.draining else logging.WARNING
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
-        """See ``ports.BrokerApi.report_load``."""
+        """Handle ``ports.BrokerApi.report_load``."""
         async for load in reports:
             if not self.leading:
-                raise StaleMetadata("this broker does not lead: report to the leader")
+                raise StaleMetadata("this broker does not lead: send the report to the leader")
             self.placement.report(load)
 
     def status(self, *, leads: bool = True) -> ClusterStatus:
-        """Return the cluster as the leader sees it; with ``leads`` False as this broker does, and without a leader."""
+        """Return the cluster as the leader sees it; with ``leads`` False, as this broker sees it without a leader."""
         counts = self.placement.open_counts()
         leader = self._view.leader if leads else None
         brokers = tuple(
@@ -280,8 +300,10 @@ class Leader:
 
 
 def _reserve(config: BrokerConfig) -> Reserve | None:
-    """Room for the topic of Kafka's groups, without which no consumer works: a broker has one replica of each of its
-    partitions at most."""
+    """Return the open segments reserved for the topic of Kafka groups, without which consumers cannot work.
+
+    Each of its partitions has at most one replica on a broker.
+    """
     if not config.kafka_listen:
         return None
     share_max = config.open_segments_max // RESERVED_PART

@@ -1,8 +1,8 @@
-"""Group commit: while one transaction is under way, changes of topics gather for the next one.
+"""Group commit of metadata: while one transaction is under way, changes of topics gather for the next one.
 
-Each change is planned when its transaction is put together, on its topic as the changes before it leave it, so that
-a broker's death is a few transactions however many segments it had. The name and the idea are those of databases, which
-let many transactions share one write to their log (DeWitt et al. 1984).
+Each change is planned when its transaction is assembled, on its topic as the changes before it leave it. So the death
+of a broker costs a few transactions, however many segments it had. Databases introduced the idea and the name: many
+transactions share one write to their log (DeWitt et al. 1984).
 """
 
 import asyncio
@@ -22,12 +22,15 @@ from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import Compare, Put
 
 Plan: TypeAlias = Callable[[Topic], MetadataChange | None]
-"""What becomes of a topic; None: nothing any more. Raises SeaweedMQError if it can not be. May be asked again."""
+"""A change of a topic, or None if it is no longer due.
+
+Raises SeaweedMQError if it is impossible. May run repeatedly.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A change that somebody waits for."""
+    """A change and the future of its caller."""
 
     name: TopicName
     predecessors: Sequence[Segment]
@@ -42,14 +45,14 @@ class _Share:
     topic: Topic
     waiting: list[_Waiting] = field(default_factory=list)
     compares: list[Compare] = field(default_factory=list)
-    """That the topic and the parents are as they were when it was planned."""
+    """Compares that hold while the topic and the predecessors are as they were when planned."""
     puts: list[Put] = field(default_factory=list)
-    """Of segments."""
+    """Writes of segments."""
 
     def add(
         self, waiting: _Waiting, change: MetadataChange, puts: Iterable[Put], unchanged: Callable[[Segment], Compare]
     ) -> None:
-        """One more change of the topic."""
+        """Add one more change of the topic."""
         self.topic = change.topic
         self.waiting.append(waiting)
         self.compares += map(unchanged, waiting.predecessors)
@@ -57,35 +60,35 @@ class _Share:
 
 
 class MetadataBatcher:
-    """Writes changes of topics, many in one transaction."""
+    """The batched writer of topic changes: many share one transaction."""
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
         self._waiting: dict[TopicName, deque[_Waiting]] = {}
         self._writing = asyncio.Lock()
         self._keys_max = CHANGES_PER_TRANSACTION
-        """Of one transaction: less, where etcd was told to take less."""
+        """Most keys of one transaction; lowered if this etcd is configured to take fewer."""
 
     async def write(self, name: TopicName, predecessors: Sequence[Segment], plan: Plan) -> None:
-        """Carry a plan out while its parents are as the view has them; on return the view has the change.
+        """Carry a plan out while its predecessors are as the view has them; on return the view has the change.
 
-        Whoever has the lock writes for all who wait. One that is cancelled leaves the others to the next.
+        The caller that holds the lock writes for all waiting callers. If it is cancelled, the next one continues.
 
         Raises:
-            Conflict: the topic or a parent is not as the view has it.
-            Deposed: this broker does not lead.
-            Unavailable: it may or may not have happened.
-            SeaweedMQError: what the plan raises.
+            Conflict: If the topic or a predecessor is not as the view has it.
+            Deposed: If this broker does not lead.
+            Unavailable: If the outcome is unknown.
+            SeaweedMQError: If the plan raises it.
         """
         waiting = _Waiting(name, predecessors, plan, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(name, deque()).append(waiting)
         try:
-            await asyncio.sleep(0)  # those of the same turn travel together
+            await asyncio.sleep(0)  # changes of the same loop iteration share a transaction
             async with self._writing:
                 while not waiting.done.done():
                     await self._write_some()
         except BaseException:
-            waiting.done.cancel()  # who is gone is passed over
+            waiting.done.cancel()  # a cancelled caller is skipped
             raise
         waiting.done.result()
 
@@ -100,8 +103,10 @@ class MetadataBatcher:
             raise
 
     def _gather(self) -> list[_Share]:
-        """What fits into one transaction, topic by topic in the order in which they came, at least one change: a topic
-        is written once, however many of its segments change."""
+        """Return the changes that fit into one transaction, at least one, in order of arrival.
+
+        They are grouped by topic: a topic is written once, however many of its segments change.
+        """
         shares: list[_Share] = []
         keys_taken = bytes_taken = 0
         for name, waiting in list(self._waiting.items()):
@@ -115,7 +120,7 @@ class MetadataBatcher:
                 keys_taken += len(puts) + (share is None)
                 bytes_taken += sum(len(put.key) + len(put.value) for put in puts)
                 if shares and (keys_taken > self._keys_max or bytes_taken > TRANSACTION_BYTES_MAX // 2):
-                    return shares  # planned once more for the next one, which costs a hint about loads
+                    return shares  # planned again for the next one, which costs a load estimate
                 if share is None:
                     revision = self._metadata.view.topic_revision(name)
                     share = _Share(change.topic, compares=[Compare(keys.topic_key(name), mod_revision=revision)])
@@ -125,7 +130,7 @@ class MetadataBatcher:
         return shares
 
     def _planned(self, waiting: _Waiting, share: _Share | None) -> MetadataChange | None:
-        """None: whoever waits has been told already."""
+        """Return the planned change; None if the caller already has its result."""
         try:
             change = waiting.plan(share.topic if share else self._metadata.topic(waiting.name))
         except SeaweedMQError as error:
@@ -136,14 +141,12 @@ class MetadataBatcher:
         return change
 
     async def _commit(self, shares: list[_Share]) -> None:
-        """All of it; if it is refused, each topic by itself."""
+        """Write all shares; if a compare fails, each topic by itself."""
         try:
             if await self._transact(shares):
                 _tell(shares, None)
             elif len(shares) == 1:
-                _tell(
-                    shares, Conflict(f"{shares[0].topic.name} was changed by somebody else at the same time: try again")
-                )
+                _tell(shares, Conflict(f"{shares[0].topic.name} changed concurrently: retry"))
             else:
                 for share in shares:
                     await self._commit([share])
@@ -152,13 +155,13 @@ class MetadataBatcher:
                 _tell(shares, error)
                 return
             keys_tried = sum(len(share.puts) + 1 for share in shares)
-            self._keys_max = max(1, min(self._keys_max, keys_tried) // 2)  # etcd takes less than it does by default
+            self._keys_max = max(1, min(self._keys_max, keys_tried) // 2)  # this etcd takes fewer keys than the default
             self._put_back(shares)
         except SeaweedMQError as error:
             _tell(shares, error)
 
     async def _transact(self, shares: Sequence[_Share]) -> bool:
-        """Whether it was done, which is in the view then; False: something is not as it was thought to be."""
+        """Return whether the transaction was done, and wait for the view; False if a compare failed."""
         compares = [compare for share in shares for compare in share.compares]
         topics = [Put(keys.topic_key(share.topic.name), topic_to_json(share.topic)) for share in shares]
         revision = await self._metadata.transact(compares, [*topics, *(put for share in shares for put in share.puts)])
@@ -167,8 +170,10 @@ class MetadataBatcher:
         return revision is not None
 
     def _put_back(self, shares: Sequence[_Share]) -> None:
-        """Before others of their topics, those that nobody was told of yet. What was done after all conflicts when it
-        is planned again."""
+        """Put unfinished changes back to the front of their topics' queues.
+
+        A change that was done after all conflicts when it is planned again.
+        """
         for share in shares:
             undone = [waiting for waiting in share.waiting if not waiting.done.done()]
             if undone:

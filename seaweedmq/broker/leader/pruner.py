@@ -1,4 +1,4 @@
-"""The leader keeps the metadata as small as what is alive: old producer sequences and forgotten segments leave etcd."""
+"""Pruner of the metadata: removes old producer sequences and segments without files from etcd."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ TRANSACTIONS_PER_ROUND = 10
 
 
 class Pruner:
-    """What is let go of, a bounded number at a time. Every write compares what it changes."""
+    """The leader's pruner. It works in bounded steps; every write compares the keys it changes."""
 
     def __init__(
         self,
@@ -38,22 +38,30 @@ class Pruner:
         clock: ConfirmedClock,
         forget_offsets: Callable[[TopicName], Awaitable[None]],
     ) -> None:
-        """``forget_offsets`` has the groups of a topic forget what they committed of pruned segments."""
+        """Create the pruner.
+
+        Args:
+            metadata: Topics and segments, and the transactions that change them.
+            documents: Documents of the topics.
+            config: Settings of this broker.
+            clock: Clock that etcd confirms.
+            forget_offsets: Removes the offsets that a topic's groups committed in pruned segments.
+        """
         self._metadata = metadata
         self._documents = documents
         self._config = config
         self._clock = clock
         self._forget_offsets = forget_offsets
         self._trim_due: DueSince[SegmentId] = DueSince()
-        """Segments whose sequences may go. Other leaders stamped them, whose clocks may have been behind."""
+        """Segments whose sequences are due. Other leaders stamped them, perhaps by slow clocks."""
         self._offsets_due: set[TopicName] = set()
-        """Topics of which groups may still have offsets of pruned segments."""
+        """Topics whose groups may still have offsets of pruned segments."""
         self._complaints = OnceLogger(log)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Prune once an interval, until cancelled."""
         topics = self._metadata.view.topics
-        self._offsets_due = {name for name, topic in topics.items() if topic.pruned}  # an earlier leader's
+        self._offsets_due = {name for name, topic in topics.items() if topic.pruned}  # pruned by an earlier leader
         try:
             while True:
                 await asyncio.sleep(self._config.maintenance_interval_s)
@@ -61,16 +69,16 @@ class Pruner:
                     try:
                         await work()
                     except SeaweedMQError as error:
-                        self._complaints.add("keeping the metadata small", error)
+                        self._complaints.add("metadata pruning", error)
         finally:
             self._trim_due.clear()
 
     async def prune(self, emptied: ReportEmptied) -> None:
-        """Forget segments without files, as far as they may be forgotten.
+        """Prune segments without files, as far as retention allows.
 
         Raises:
-            NotFound: the topic was deleted.
-            Conflict, Deposed, Unavailable: not now; the report is repeated.
+            NotFound: If the topic was deleted.
+            Conflict, Deposed, Unavailable: If the write fails; the primary repeats its report.
         """
         for _ in range(TRANSACTIONS_PER_ROUND):
             async for attempt in self._metadata.on_conflict():
@@ -79,11 +87,11 @@ class Pruner:
                         return
 
     async def _prune_some(self, emptied: ReportEmptied) -> bool:
-        """One transaction; False if there is nothing to do."""
+        """Prune the segments of one transaction; return False if none is due."""
         name, metadata = emptied.topic, self._metadata
         topic = metadata.topic(name)
         if topic.uid != emptied.topic_uid:
-            raise NotFound(f"{name} was deleted: there is another topic of that name now")
+            raise NotFound(f"{name} was deleted and recreated: refresh the metadata")
         is_old = self._is_older(name, self._config.segment_retention_s)
         going = prunable(topic, self._segments(name), emptied.segments, is_old, CHANGES_PER_TRANSACTION)
         if not going:
@@ -96,11 +104,11 @@ class Pruner:
         self._offsets_due.add(name)
         await metadata.view.wait_revision(revision)
         self._documents.expect([name])
-        log.info("%s: forgot %d sealed segments that hold nothing, from %s on", name, len(going), going[0])
+        log.info("segments pruned: %s, %d from %s", name, len(going), going[0])
         return True
 
     async def _trim(self) -> None:
-        """Producers' sequences, once nobody comes back to ask for them."""
+        """Remove producer sequences once their retention is over."""
         retention_s = self._config.producer_retention_s
         due: dict[SegmentId, Segment] = {}
         for name in list(self._metadata.view.topics):
@@ -110,20 +118,20 @@ class Pruner:
         ready = ready[: TRANSACTIONS_PER_ROUND * CHANGES_PER_TRANSACTION]
         for at in range(0, len(ready), CHANGES_PER_TRANSACTION):
             chosen = ready[at : at + CHANGES_PER_TRANSACTION]
-            await self._metadata.transact(  # what was changed meanwhile is for the next round
+            await self._metadata.transact(  # a concurrent change is left to the next round
                 [self._metadata.unchanged(segment) for segment in chosen],
                 [segment_put(replace(segment, sequences=(), sequences_complete=False)) for segment in chosen],
             )
 
     async def _forget(self) -> None:
-        """What groups committed of pruned segments."""
+        """Remove the offsets that groups committed in pruned segments."""
         for name in sorted(self._offsets_due):
-            self._offsets_due.discard(name)  # before: more may be pruned meanwhile
+            self._offsets_due.discard(name)  # first: more segments may be pruned meanwhile
             try:
                 await self._forget_offsets(name)
             except SeaweedMQError as error:
                 self._offsets_due.add(name)
-                self._complaints.add(f"forgetting what groups committed of pruned segments of {name}", error)
+                self._complaints.add(f"removal of group offsets in pruned segments of {name}", error)
 
     def _is_older(self, name: TopicName, period_s: float) -> Callable[[Segment], bool]:
         before_us = self._clock.before_us(period_s)

@@ -1,7 +1,7 @@
-"""Records below an offset by hand: the leader raises the low watermarks of a topic's partitions, which all brokers see.
+"""Deletion of the records below an offset: the leader raises the low watermarks of a topic's partitions.
 
-They are kept in a key of their own beside the topic's: that one is written with every segment that is replaced, and the
-marks of 4,096 partitions are larger than all the rest of it.
+The low watermarks have a key of their own beside the topic's. Every replaced segment rewrites the topic's key, and the
+marks of 4,096 partitions are larger than the rest of it.
 """
 
 import logging
@@ -36,7 +36,7 @@ class RecordDeletion:
         self._stats = stats
 
     async def raise_low_watermark(self, name: TopicName, before: Mapping[int, int], topic_uid: int) -> dict[int, int]:
-        """See ``model.calls.RaiseLowWatermark``."""
+        """Answer ``model.calls.RaiseLowWatermark``."""
         check_deletion(self._topic(name, topic_uid), before)
         for segment in self._metadata.view.open_of(name).values():
             if not before.keys().isdisjoint(range(segment.slots.lo, segment.slots.hi)):
@@ -52,7 +52,7 @@ class RecordDeletion:
         return {partition: low.get(partition, 0) for partition in before}
 
     async def _high_watermarks(self, name: TopicName) -> dict[int, int]:
-        """By partition. A high watermark never falls, so it does not matter what becomes of the segment meanwhile."""
+        """Return the high watermarks by partition. They never fall, so later changes of the segments do not matter."""
         high = {s.segment: s.high_watermark for s in await self._stats(name)}
         segments = self._metadata.view.segments_of(name)
         return {
@@ -73,10 +73,10 @@ class RecordDeletion:
             [Put(key, low_watermarks_to_json(LowWatermarks(name=name, uid=topic.uid, offsets=marks)))],
         )
         if revision is None:
-            raise Conflict(f"records of {name} were deleted by somebody else at the same time: try again")
+            raise Conflict(f"records of {name} were deleted concurrently: retry")
         await view.wait_revision(revision)
         await self._documents.write_topic(name)  # a recovery of etcd must not bring the records back
-        log.info("%s: records were deleted, of %d partitions", name, sum(mark > 0 for mark in marks))
+        log.info("records deleted: %s: low watermarks in %d partitions", name, sum(mark > 0 for mark in marks))
 
     def _topic(self, name: TopicName, uid: int) -> Topic:
         topic = self._metadata.topic(name)

@@ -1,4 +1,4 @@
-"""Registrations without a lease: nobody lives there, and nobody but the leader would ever delete them."""
+"""Reaper of stale registrations: only the leader can delete a registration without a lease."""
 
 import asyncio
 import logging
@@ -14,14 +14,17 @@ RETRY_S = 1.0
 
 
 class RegistrationReaper:
-    """Deletes them. The view leaves them out from the beginning: their segments have lost a replica, see ``repair``."""
+    """The leader's reaper of stale registrations.
+
+    The view ignores these from the start: their segments have lost a replica, see ``repairer``.
+    """
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
         self._complaints = OnceLogger(log)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Delete stale registrations until cancelled."""
         view = self._metadata.view
         while True:
             seen = view.changes
@@ -33,8 +36,8 @@ class RegistrationReaper:
         as_seen = Compare(key, mod_revision=revision, lease=0)
         try:
             if await self._metadata.transact([as_seen], [Delete(key)]) is not None:
-                log.warning("deleted %s, which had no lease: no broker lives there", key)
+                log.warning("stale registration deleted: %s", key)
         except SeaweedMQError as error:
-            self._complaints.add(f"deleting {key}, which has no lease", error)
+            self._complaints.add(f"deletion of stale registration {key}", error)
             await asyncio.sleep(RETRY_S)
             self._metadata.view.nudge()

@@ -1,4 +1,4 @@
-"""The shell around ``core.lineage.repair``: has segments replaced that lost a replica, or lack one."""
+"""Repairer of segments: feeds ``core.lineage.repair`` and replaces segments with lost or missing replicas."""
 
 import asyncio
 import logging
@@ -21,20 +21,20 @@ from seaweedmq.runtime.log_once import OnceLogger
 log = logging.getLogger(__name__)
 
 REPLACEMENTS_AT_ONCE = 1_000
-"""Of the segments that one broker is asked about: they travel together, and one that hangs holds up only its own."""
+"""Concurrent replacements that query one broker: they share messages, and a stuck one delays only its own segment."""
 RECOVERIES_AT_ONCE = 8
-"""Of segments that only files are left of, which are read."""
+"""Concurrent recoveries of segments without live replicas: each reads files."""
 LOOK_S = 0.02
-"""Least time between two looks: many changes at a time are looked at once."""
+"""Shortest time between two checks, in seconds: one check covers many changes."""
 LOOKING_SHARE_MAX = 0.2
-"""Of the time that is spent on looking: with many segments one look may be long."""
+"""Largest share of time spent on checks: with many segments one check may be long."""
 RETRY_S = 0.5
 
 
 class Repairer:
-    """Finds them in the view and by what replicas say of each other; each is replaced by a task of its own.
+    """The leader's repairer. It finds segments in the view and by suspicions; each replacement has a task of its own.
 
-    Looks at segments of which something changed, and at all of them when brokers come, go or are being drained.
+    It checks segments that changed, and all segments when brokers come, go or drain.
     """
 
     def __init__(self, *, metadata: Metadata, placement: Placement) -> None:
@@ -43,37 +43,37 @@ class Repairer:
         self._broken: set[SegmentId] = set()
         """Open segments whose replicas lost each other: nothing is committed there until they are replaced."""
         self._not_before: dict[SegmentId, float] = {}
-        """Segments whose replacement failed -> loop time of the next attempt."""
+        """Loop time of the next attempt of each segment whose replacement failed."""
         self._attempts: dict[SegmentId, int] = {}
-        """Failed recoveries of unrecoverable segments."""
+        """Numbers of failed recoveries of unrecoverable segments."""
         self._failed: set[SegmentId] = set()
-        """Open segments whose replacement failed: nothing else waits for the next attempt."""
+        """Open segments whose replacement failed. They do not delay the reinforcement of others."""
         self._replacing: set[SegmentId] = set()
         self._reinforced: SegmentId | None = None
-        """The last segment that was replaced for want of replicas."""
+        """The last segment replaced for lack of replicas."""
         self._unseen: dict[SegmentId, None] = {}
-        """What is to be looked at. Open segments that are neither in it nor being replaced are well."""
+        """Segments to check. Open segments that are neither in it nor being replaced are healthy."""
         self._short = ShortSegments()
         self._noted: dict[TopicName, set[SegmentId]] = {}
-        """Open segments of which anything above is noted, by topic: a look costs what changed, not what is noted."""
+        """Open segments with state in the fields above, by topic: a check costs the changes, not all state."""
         self._renoted: set[TopicName] = set()
-        """Topics of which something was noted since the last look."""
+        """Topics with state added since the last check."""
         self._brokers: tuple[frozenset[str], frozenset[str]] | None = None
-        """Those that lived, and those that were being drained, when all segments were looked at last."""
+        """Brokers that were live, and brokers that were draining, at the last check of all segments."""
         self._limits: dict[str, asyncio.Semaphore] = {}
-        """By the first replica that lives; "" for segments without one."""
+        """Limits of concurrent replacements by first live replica; "" for segments without one."""
         self._look_again = asyncio.Event()
         self._complaints = OnceLogger(log)
 
     def add(self, segment: Segment) -> None:
-        """The replicas of an open segment lost each other."""
+        """Schedule the replacement of an open segment whose replicas lost each other."""
         if segment.is_open and self._metadata.view.segment(segment.key) == segment:
             self._broken.add(segment.key)
             self._note(segment.key)
             self._see_again(segment.key)
 
     async def run(self, transitions: TransitionRunner) -> None:
-        """Replace them, until cancelled."""
+        """Replace segments until cancelled."""
         loop = asyncio.get_running_loop()
         with closing(self._metadata.view.news()) as news:
             async with asyncio.TaskGroup() as tasks:
@@ -90,7 +90,11 @@ class Repairer:
                     await self._something_to_do(seen)
 
     def _due(self, touched: Iterable[TopicName]) -> list[Repair]:
-        """What nobody repairs yet. ``touched``: topics of which something changed since the last time."""
+        """Return the repairs that are due and not under way.
+
+        Args:
+            touched: Topics that changed since the last call.
+        """
         placement, live = self._placement, self._metadata.view.brokers
         placement.forget_the_old()
         brokers = frozenset(live), frozenset(placement.draining)
@@ -100,12 +104,12 @@ class Repairer:
         self._forget_closed(touched)
         self._limits = {b: limit for b, limit in self._limits.items() if not b or b in live}
         if not placement.somebody_is_free:
-            return []  # the last brokers leave: what they had stays theirs until one comes
+            return []  # all brokers drain: they keep their segments until another one joins
         seeing = self._open(key for key in self._unseen if key not in self._not_before and key not in self._replacing)
         self._unseen = {key: None for key in self._unseen if key in self._not_before}
         found = repairs(seeing, live, draining=brokers[1], suspected=placement.suspects, broken=self._broken)
         if not found and not self._replacing - self._failed and self._reinforced not in self._replacing:
-            # One at a time: the others stay readable and writable meanwhile.
+            # One at a time: the other segments stay readable and writable meanwhile.
             reinforced = self._short.next(
                 len(live.keys() - placement.shunned),
                 self._metadata.view.topics,
@@ -117,7 +121,7 @@ class Repairer:
         return found
 
     def _learn(self, names: Iterable[TopicName]) -> None:
-        """These topics' segments are to be looked at."""
+        """Schedule a check of these topics' segments."""
         view = self._metadata.view
         for name in names:
             topic = view.topics.get(name)
@@ -130,7 +134,7 @@ class Repairer:
                     self._note(segment.key)
 
     def _open(self, keys: Iterable[SegmentId]) -> list[Segment]:
-        """Those of the segments that are open, and whose topics are there."""
+        """Return the open segments of existing topics among these."""
         return [segment for segment in map(self._open_segment, keys) if segment is not None]
 
     def _open_segment(self, key: SegmentId) -> Segment | None:
@@ -143,7 +147,7 @@ class Repairer:
         self._renoted.add(key.topic)
 
     def _forget_closed(self, touched: Iterable[TopicName]) -> None:
-        """Forget what was noted of segments that are no longer open, and pauses that are over."""
+        """Drop the state of segments that are no longer open, and pauses that are over."""
         for name in self._renoted.union(touched):
             noted = self._noted.pop(name, set())
             still = {segment.key for segment in self._open(noted)}
@@ -160,7 +164,7 @@ class Repairer:
         self._not_before = {key: at for key, at in self._not_before.items() if at > now}
 
     async def carry_out(self, transitions: TransitionRunner, repair: Repair) -> None:
-        """Replace the segment once there is a turn for it; what fails is logged, and due again after a pause."""
+        """Replace the segment once the limit allows it. A failure is logged and retried after a pause."""
         segment = repair.segment
         live = self._metadata.view.brokers
         asked = next((replica for replica in segment.replicas if replica in live), "")
@@ -176,7 +180,7 @@ class Repairer:
                 reason=repair.reason,
                 timeout_s=None,
             )
-            what = f"replacing {segment}"
+            what = f"replacement of {segment}"
             try:
                 await transitions.carry_out_here(step)
                 self._complaints.over(what)
@@ -188,18 +192,18 @@ class Repairer:
             except SeaweedMQError as error:
                 if self._placement.somebody_is_free:
                     self._complaints.add(what, error)
-                else:  # the last brokers leave, which is no failure
-                    log.info("%s stays what it is until there is a broker to take it: %s", segment, error)
+                else:  # all brokers drain, which is not a failure
+                    log.info("replacement delayed: %s: %s; retrying", segment, error)
                 self._pause(segment.key, RETRY_S)
 
     async def _record_problem(self, transitions: TransitionRunner, segment: Segment, error: Unrecoverable) -> None:
         try:
             await transitions.record_problem(segment, problem_of(segment, error))
         except SeaweedMQError as refusal:  # the next attempt records it
-            self._complaints.add(f"recording the problem of {segment}", refusal)
+            self._complaints.add(f"record of the problem of {segment}", refusal)
 
     def _pause(self, key: SegmentId, pause_s: float) -> None:
-        """Let nothing else wait for the segment, whose replacement failed and is due again after the pause."""
+        """Schedule another attempt after the pause. The failed segment does not delay others meanwhile."""
         self._failed.add(key)
         self._note(key)
         self._not_before[key] = asyncio.get_running_loop().time() + pause_s
@@ -213,8 +217,11 @@ class Repairer:
         self._look_again.set()
 
     async def _something_to_do(self, seen: int) -> None:
-        """Until the metadata has changed, a segment is broken, a task has ended, an attempt is due, or somebody is
-        suspected no longer and may take replicas again."""
+        """Wait until another check is due.
+
+        A check is due when the metadata changes, a segment breaks, a task or a pause ends, or a suspicion expires. The
+        suspected broker may then take replicas again.
+        """
         now = asyncio.get_running_loop().time()
         times = [*self._not_before.values(), *self._placement.suspects.values()]
         timeout_s = min((at - now for at in times), default=None)

@@ -1,12 +1,12 @@
-"""An empty topic gets the schema of its first table, though plain records may be on their way to it at that moment.
+"""Adoption of a schema: an empty topic gets the schema of its first table, even while plain records may arrive.
 
-1. The topic is written with the schema it is ``adopting``. A primary that knows of that appends no plain frame: those
-   wait until it is decided.
-2. Every primary is asked where its segments end, committed or not, as of that revision.
-3. The topic is written again, with the schema if nothing is there and without it if anything is. The transaction
-   compares the topic's revision, which every new segment changes: no primary was left out, nor replaced since.
+1. The leader writes the topic with the schema that it is ``adopting``. A primary that knows of it appends no plain
+   frame: these wait for the decision.
+2. It queries every primary for the ends of its segments as of that revision, committed or not.
+3. It writes the topic again: with the schema if the segments are empty, else without. The transaction compares the
+   topic's revision, which every new segment changes: no primary was left out, nor replaced since.
 
-What is decided is in etcd, so a leader goes on with what an earlier one left.
+The state is in etcd, so a new leader continues the decision of an earlier one.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ from seaweedmq.runtime.log_once import OnceLogger
 log = logging.getLogger(__name__)
 
 DECISION_TIMEOUT_S = 4.0
-"""Plain records wait so long at most, unless etcd is out of reach."""
+"""Longest wait of plain records for the decision, in seconds, unless etcd is unreachable."""
 
 LEFTOVER_RETRY_S = 5.0
-"""Pause before what an earlier leader left, and could not be decided, is attempted again."""
+"""Pause before another attempt of a decision that an earlier leader left open, in seconds."""
 
 
 class SchemaAdopter:
-    """The leader's part in it."""
+    """The leader's part of the adoption."""
 
     def __init__(self, metadata: Metadata, dial: Callable[[str], BrokerApi]) -> None:
         self._metadata = metadata
@@ -46,14 +46,14 @@ class SchemaAdopter:
         self._turns: WeakValueDictionary[TopicName, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self) -> None:
-        """Decide what an earlier leader, or a caller that went away, left undecided. Until cancelled."""
+        """Decide adoptions that an earlier leader, or a cancelled caller, left open, until cancelled."""
         view = self._metadata.view
         while True:
             seen = view.changes
             for name in self._undecided():
                 async with self._turn(name):
                     await self._decide_leftover(name)
-            with suppress(TimeoutError):  # what etcd refused is decided by another attempt: plain records wait for it
+            with suppress(TimeoutError):  # retry what etcd rejected: plain records wait for it
                 async with asyncio.timeout(LEFTOVER_RETRY_S if self._undecided() else None):
                     await view.wait_change(seen)
 
@@ -67,16 +67,19 @@ class SchemaAdopter:
         try:
             await self._decide(name)
         except SeaweedMQError as error:
-            self._complaints.add(f"deciding whether {name} gets a schema", error)
+            self._complaints.add(f"schema decision of {name}", error)
         else:
-            self._complaints.over(f"deciding whether {name} gets a schema")
+            self._complaints.over(f"schema decision of {name}")
 
     async def adopt(self, name: TopicName, schema: bytes) -> int:
-        """Give the topic the schema, if it is empty; the revision as of which it has it.
+        """Give the topic the schema, if it is empty.
+
+        Returns:
+            The revision as of which the topic has the schema.
 
         Raises:
-            InvalidArgument: it has another schema, or plain records, though they may not be committed yet.
-            Unavailable: a primary could not be asked.
+            InvalidArgument: If it has another schema, or plain records, committed or not.
+            Unavailable: If a primary does not answer.
         """
         async with self._turn(name):
             async for attempt in self._metadata.on_conflict():
@@ -95,7 +98,7 @@ class SchemaAdopter:
         return self._turns.setdefault(name, asyncio.Lock())
 
     async def _write(self, topic: Topic, revision: int | None = None) -> int:
-        """The topic, if its revision is that, or as the view has it."""
+        """Write the topic, if its revision is the given one, or as the view has it."""
         key = keys.topic_key(topic.name)
         compares = [] if revision is None else [Compare(key, mod_revision=revision)]
         written = await self._metadata.write(MetadataChange(topic, ()), compares)
@@ -103,14 +106,17 @@ class SchemaAdopter:
         return written
 
     async def _decide(self, name: TopicName) -> int:
-        """Raises as :meth:`adopt`; then it is decided as well, unless etcd or the leadership failed."""
+        """Decide the adoption.
+
+        Errors are those of :meth:`adopt`; the topic is decided even so unless etcd or the lead is lost.
+        """
         try:
             async with asyncio.timeout(DECISION_TIMEOUT_S):
                 return await self._metadata.persistently()(self._try_to_decide, name)
         except TimeoutError:
             await self._metadata.persistently()(self._give_up, name)
             raise Unavailable(
-                f"topic {name} can not get a schema now: not all brokers that hold its segments answer; try again"
+                f"topic {name} cannot adopt a schema now, as a primary of its segments does not answer: retry"
             ) from None
 
     async def _try_to_decide(self, name: TopicName) -> int:
@@ -126,7 +132,7 @@ class SchemaAdopter:
         return written
 
     def _decided(self, topic: Topic) -> int:
-        """It was, though etcd's answer to that was lost."""
+        """Return the revision of an earlier decision whose answer from etcd was lost."""
         if topic.schema is None:
             raise holds_records(topic.name, None)
         return self._metadata.view.revision
@@ -137,7 +143,11 @@ class SchemaAdopter:
             await self._write(replace(topic, adopting=None))
 
     async def _ends(self, topic: Topic, revision: int) -> Mapping[int, int]:
-        """Of all open segments. Raises Unavailable unless every one of them is known."""
+        """Return the ends of all open segments.
+
+        Raises:
+            Unavailable: If one of them is unknown.
+        """
         segments = describe(self._metadata.view, topic.name, OPEN).segments
         primaries = sorted({s.primary for s in segments})
 
@@ -149,16 +159,16 @@ class SchemaAdopter:
         ends = {s.id: of_primary[s.primary].get(s.id) for s in segments}
         known = {segment: end for segment, end in ends.items() if end is not None}
         if len(known) < len(ends):
-            raise Unavailable(f"segment {min(ends.keys() - known.keys())} of {topic.name} is being opened: try again")
+            raise Unavailable(f"segment {min(ends.keys() - known.keys())} of {topic.name} is being opened: retry")
         return known
 
 
 def holds_records(name: TopicName, segment: int | None) -> InvalidArgument:
-    """Why the topic gets no schema."""
+    """Return the error of a topic with plain records that cannot get a schema."""
     where = "" if segment is None else f" (segment {segment})"
     return InvalidArgument(
-        f"topic {name} holds plain records already{where}, or some are on their way, and can not get a schema: create "
-        "a new topic for tables"
+        f"topic {name} has plain records{where}, or some are in flight, and cannot get a schema: create a new topic "
+        "for tables"
     )
 
 

@@ -1,4 +1,4 @@
-"""Segments by hand: the leader splits, merges, seals and moves them."""
+"""Manual transitions: the leader splits, merges, seals and moves segments on request."""
 
 from collections.abc import Sequence
 
@@ -16,11 +16,11 @@ from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import TopicName
 
-MANUAL = "by hand"
+MANUAL = "manual request"
 
 
 class SegmentAdmin:
-    """The leader's answers to the calls about segments; see ``model.calls``. What is refused changes nothing."""
+    """The leader's answers to the calls about segments, see ``model.calls``. A rejected call changes nothing."""
 
     def __init__(self, *, metadata: Metadata, placement: Placement, transitions: TransitionRunner) -> None:
         self._metadata = metadata
@@ -28,7 +28,7 @@ class SegmentAdmin:
         self._transitions = transitions
 
     async def split(self, name: TopicName, segment: int, at: int | None) -> TopicDescription:
-        """See ``model.calls.SplitSegment``."""
+        """Answer ``model.calls.SplitSegment``."""
         check_unpartitioned(self._metadata.topic(name), "split")
         predecessor = self._open(name, segment)
         if at is None:
@@ -36,36 +36,41 @@ class SegmentAdmin:
         ranges = halves(predecessor, at)
         count = len(self._metadata.view.open_of(name))
         if count >= SEGMENTS_PER_TOPIC_MAX:
-            raise InvalidArgument(f"{name} has {count} open segments, the most a topic may have: merge some first")
+            raise InvalidArgument(f"{name} has {count} open segments, the limit of a topic: merge some first")
         full = self._placement.no_room_to_split(self._metadata.topic(name), predecessor)
         if full:
             raise InvalidArgument(f"no room for the halves of {predecessor}: {full}")
         return await self._carry_out("split", (predecessor,), ranges)
 
     def _halving_slot(self, segment: Segment) -> int:
-        """Where its load halves; the middle if it had none."""
+        """Return the slot that halves the segment's load; the middle without load."""
         traffic = self._placement.traffic(segment)
         at = split_slot(segment.slots.lo, segment.slots.hi, traffic.histogram if traffic else ())
         if at is None:
             check_width(segment)
-            raise InvalidArgument(f"{segment} has all its load at one slot, no cut halves it: name a slot to cut it at")
+            raise InvalidArgument(
+                f"{segment} has all its load at one slot, so no split halves it: name the slot to split at"
+            )
         return at
 
     async def merge(self, name: TopicName, first: int, second: int) -> TopicDescription:
-        """See ``model.calls.MergeSegments``."""
+        """Answer ``model.calls.MergeSegments``."""
         check_unpartitioned(self._metadata.topic(name), "merged")
         lower, upper = neighbours(self._open(name, first), self._open(name, second))
-        for predecessor in (lower, upper):  # the other one would be sealed in vain
+        for predecessor in (lower, upper):  # before sealing the other one needlessly
             check_recoverable(predecessor)
         return await self._carry_out("merge", (lower, upper), (KeyRange(lower.slots.lo, upper.slots.hi),))
 
     async def seal(self, name: TopicName, segment: int) -> TopicDescription:
-        """See ``model.calls.SealSegment``."""
+        """Answer ``model.calls.SealSegment``."""
         predecessor = self._open(name, segment)
         return await self._carry_out("seal", (predecessor,), (predecessor.slots,))
 
     async def move(self, name: TopicName, segment: int, brokers: tuple[str, ...]) -> TopicDescription:
-        """See ``model.calls.MoveSegment``. Nothing is done if they are its first replicas and none is missing."""
+        """Answer ``model.calls.MoveSegment``.
+
+        Nothing changes if the brokers are its first replicas and none is missing.
+        """
         predecessor = self._open(name, segment)
         topic = self._metadata.topic(name)
         targets = tuple(self._broker(broker) for broker in brokers)
@@ -75,7 +80,7 @@ class SegmentAdmin:
         full = [target for target in targets if not self._placement.has_room(target, predecessor)]
         if full:
             raise InvalidArgument(
-                f"broker {full[0]} has as many open segments as it may (open_segments_max): choose another one"
+                f"broker {full[0]} is at its limit of open segments (open_segments_max): choose another one"
             )
         return await self._carry_out("move", (predecessor,), (predecessor.slots,), (targets,))
 
@@ -96,16 +101,16 @@ class SegmentAdmin:
         if segment is None:
             raise NotFound(f"topic {name} has no segment {number}: see `seaweedmq segment list {name}`")
         if not segment.is_open:
-            raise StaleMetadata(f"{segment} is sealed: go on with {_listed(segment.successors)}, which came after it")
+            raise StaleMetadata(f"{segment} is sealed: use {_listed(segment.successors)} instead")
         return segment
 
     def _broker(self, named: str) -> str:
-        """Its id, by id or address."""
+        """Return the id of a broker given by id or address."""
         found = self._metadata.view.broker_named(named)
         if found.draining:
-            raise InvalidArgument(f"broker {named} is being drained and gets no segments: choose another one")
+            raise InvalidArgument(f"broker {named} is being drained: choose another one")
         if found.id in self._placement.suspects:
-            raise Unavailable(f"broker {named} did not answer another one a moment ago: try again in some seconds")
+            raise Unavailable(f"broker {named} is suspected, as another broker could not reach it: retry")
         return found.id
 
 

@@ -1,8 +1,8 @@
-"""Ids that the storage shows to be taken, even if the counters in etcd are lower.
+"""Segment ids that files in storage occupy, even if the counters in etcd are lower.
 
-An etcd that was restored from a backup counts segments as before it, and one that was lost knows no topic. Files of two
-segments with one id would pass for each other. So the leader lists the folder of a topic once, before the first new
-segment of its term, and the folder of a name before a topic gets that name.
+An etcd restored from a backup reuses ids, and one that was lost knows no topic. Files of two segments with one id would
+be mistaken for each other. So the leader lists the folder of a topic once, before the first new segment of its
+leadership. It also lists the folder of a name before a topic gets that name.
 """
 
 import asyncio
@@ -19,27 +19,27 @@ from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import SegmentStore
 
 UNKNOWN = 0
-"""Stands for the uid of a topic whose files do not name it."""
+"""Placeholder for the uid of a topic whose files do not name it."""
 SPARE_TOPICS = 100
 """Deleted topics that are remembered before they are dropped."""
 
 
 class TakenIds:
-    """The ids of one leader's term."""
+    """The occupied ids, cached for one leadership."""
 
     def __init__(self, store: SegmentStore, view: ClusterView) -> None:
         self._store = store
         self._view = view
         self._free: dict[TopicName, tuple[int, int]] = {}
-        """Uid of each topic, and an id above those of all segments that left files before this term."""
+        """Uid of each topic, and an id above those of all segments that left files before this leadership."""
         self._listing: dict[TopicName, asyncio.Lock] = {}
 
     def forget(self) -> None:
-        """End the term."""
+        """Drop all cached ids at the end of the leadership."""
         self._free.clear()
 
     async def learn(self, topic: Topic) -> None:
-        """Have :meth:`raised` know the topic; lists its folder the first time.
+        """Load the ids of a topic for :meth:`raised`; the first time this lists its folder.
 
         Raises:
             StorageFailed: If the folder cannot be listed.
@@ -59,7 +59,7 @@ class TakenIds:
         return replace(topic, next_segment=free) if uid == topic.uid and free > topic.next_segment else topic
 
     async def first_ids(self, names: Sequence[TopicName]) -> list[int]:
-        """Return the id of the first segment of each topic to be created; what deleted topics left is deleted first.
+        """Return the id of the first segment of each new topic. Files of deleted topics are deleted first.
 
         Raises:
             InvalidArgument: If a folder holds files of another topic.
@@ -84,21 +84,21 @@ class TakenIds:
     async def _first_id(self, name: TopicName) -> int:
         uids, used = await self._found(name)
         if uids and uids <= await self._store.deleted_topics():
-            for uid in sorted(uids):  # a writer was late, and the folder was gone by then
+            for uid in sorted(uids):  # a late writer recreated the deleted folder
                 await self._store.delete_topic(name, uid)
             uids, used = await self._found(name)
         if uids:
             uri, of = self._store.uri, ", ".join(str(uid) if uid != UNKNOWN else "unknown" for uid in sorted(uids))
             raise InvalidArgument(
                 f"the folder {topic_dir(name)} of storage {uri} holds files of another topic {name}, uid {of}, and "
-                "a topic gets a folder of its own: if that topic is of this cluster, stop the brokers and rebuild etcd "
-                f"with `seaweedmq cluster recover --storage {uri} --etcd ENDPOINTS`; else move the folder away, or "
-                "choose another name"
+                "each topic needs a folder of its own: if that topic is of this cluster, stop the brokers and rebuild "
+                f"etcd with `seaweedmq cluster recover --storage {uri} --etcd ENDPOINTS`; else move the folder away, "
+                "or choose another name"
             )
         return _above(used)
 
     async def _found(self, name: TopicName) -> tuple[frozenset[int], frozenset[int]]:
-        """The uids of the topics whose files are in the folder of a name, and the ids of segments that left files."""
+        """Return the uids of the topics with files in a name's folder, and the segment ids that the files occupy."""
         used = await self._store.used_segments(name)
         try:
             document = await self._store.read_document(name, TOPIC_DOCUMENT)
@@ -120,7 +120,7 @@ class TakenIds:
             except (Corrupt, Unsupported):
                 uids.add(UNKNOWN)
                 continue
-            if preamble is not None:  # else its creation was interrupted, and it holds nothing
+            if preamble is not None:  # None: its creation was interrupted, and it is empty
                 uids.add(preamble.topic_uid)
         return frozenset(uids)
 

@@ -1,4 +1,4 @@
-"""Topics by hand: the leader creates, alters and deletes them."""
+"""Administration of topics: the leader creates, alters and deletes them."""
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class TopicAdmin:
-    """The leader's answers to the calls about topics; see ``model.calls``."""
+    """The leader's answers to the calls about topics, see ``model.calls``."""
 
     def __init__(
         self,
@@ -41,23 +41,23 @@ class TopicAdmin:
         self._stats = stats
 
     async def create(self, specs: Sequence[TopicSpec]) -> tuple[TopicDescription, ...]:
-        """See ``model.calls.CreateTopics``."""
+        """Answer ``model.calls.CreateTopics``."""
         await self._topic_creator.create(specs)
         names = [spec.name for spec in specs]
         await self._documents.introduce(names)
         return tuple(describe(self._metadata.view, name) for name in names)
 
     async def sweep(self) -> None:
-        """See ``TopicCreator.sweep``."""
+        """Run ``TopicCreator.sweep``."""
         await self._topic_creator.sweep()
 
     async def alter(self, name: TopicName, change: TopicChange, topic_uid: int, revision: int = 0) -> TopicDescription:
-        """See ``model.calls.AlterTopic``."""
+        """Answer ``model.calls.AlterTopic``."""
         async for attempt in self._metadata.on_conflict():
             with attempt:
                 topic = self._topic(name, topic_uid)
                 if revision not in (0, self._metadata.view.topic_version(name)):
-                    raise StaleMetadata(f"{name} was changed by somebody else meanwhile: look at it again")
+                    raise StaleMetadata(f"{name} has changed since it was read: read it again")
                 new = altered(topic, change)
                 if change.partitions is not None:
                     check_more_partitions(topic, change.partitions)
@@ -70,7 +70,7 @@ class TopicAdmin:
         return describe(self._metadata.view, name)
 
     async def delete(self, name: TopicName, topic_uid: int) -> None:
-        """See ``model.calls.DeleteTopic``."""
+        """Answer ``model.calls.DeleteTopic``."""
         async for attempt in self._metadata.on_conflict():
             with attempt:
                 topic = self._topic(name, topic_uid)
@@ -87,15 +87,15 @@ class TopicAdmin:
                     ],
                 )
                 if revision is None:
-                    raise Conflict(f"{name} was changed by somebody else at the same time: try again")
+                    raise Conflict(f"{name} changed concurrently: retry")
         await self._metadata.view.wait_revision(revision or 0)
-        self._documents.expect([name])  # the files, if they can not be deleted at once
+        self._documents.expect([name])  # retries the deletion of the files if the next line fails
         await self._documents.delete(name)
 
     def _waited_for(self, name: TopicName) -> tuple[str, ...]:
-        """Return the brokers that know of a topic's deletion before its name is free.
+        """Return the brokers that must know of a topic's deletion before its name is free.
 
-        These are the primaries, which acknowledge records, and the coordinators of Kafka's groups, which commit offsets
+        These are the primaries, which acknowledge records, and the coordinators of Kafka groups, which commit offsets
         to the topic that has the name in their view.
         """
         view = self._metadata.view
@@ -103,24 +103,24 @@ class TopicAdmin:
         return tuple(sorted({s.primary for s in (*view.open_of(name).values(), *coordinators)}))
 
     async def adopt_schema(self, name: TopicName, schema: bytes, topic_uid: int) -> TopicDescription:
-        """See ``model.calls.AdoptSchema``."""
+        """Answer ``model.calls.AdoptSchema``."""
         schema = normal_schema(schema)
         topic = self._topic(name, topic_uid)
-        if topic.schema is None:  # else it is decided, and nobody has to wait
+        if topic.schema is None:  # else it is decided, without a wait
             stats = await self._stats(name)
             opened = describe(self._metadata.view, name, OPEN).segments
             for segment in opened:
                 check_recoverable(segment)
             silent = {s.id for s in opened} - {s.segment for s in stats}
             if silent:
-                raise Unavailable(f"segment {min(silent)} of {name} is being moved, it may hold records: try again")
+                raise Unavailable(f"segment {min(silent)} of {name} is being moved and may hold records: retry")
             taken = [s.segment for s in stats if s.high_watermark > 0]
             if taken:
                 raise holds_records(name, taken[0])
         return await self._changed(name, await self._schema_adopter.adopt(name, schema))
 
     def _topic(self, name: TopicName, uid: int) -> Topic:
-        """The one that is meant. Nobody but the leader creates topics, so that it knows."""
+        """Return the topic with that uid. The leader knows it, since only leaders create topics."""
         topic = self._metadata.topic(name)
         if uid not in (0, topic.uid):
             raise topic_recreated(name)

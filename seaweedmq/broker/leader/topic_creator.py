@@ -1,4 +1,4 @@
-"""Creating topics, many in one transaction."""
+"""Creation of topics, many in one transaction."""
 
 import asyncio
 import logging
@@ -50,18 +50,19 @@ class TopicCreator:
         self._store = store
         self._env = env
         self._creating = asyncio.Lock()
-        """One call at a time: two of one name would mix their segments."""
+        """Lock of creations: two concurrent calls of one name would mix their segments."""
         self._unclear: set[TopicName] = set()
-        """Names whose creation ended with an error, so that segments may be left."""
+        """Names whose creation failed, so that segments may be left."""
 
     async def create(self, specs: Sequence[TopicSpec]) -> None:
-        """Create topics; on return the view has them. Those that are refused are refused before any is made;
-        should etcd fail in the middle, those before it are there.
+        """Create topics; on return the view has them.
+
+        All specs are checked before any topic is created. If etcd fails midway, the topics before the failure exist.
 
         Raises:
-            InvalidArgument: a spec breaks a rule, there is no room, or a folder holds files of another topic.
-            AlreadyExists: there is such a topic.
-            Conflict: somebody else made or deleted one at the same time.
+            InvalidArgument: If a spec breaks a rule, there is no room, or a folder holds files of another topic.
+            AlreadyExists: If a topic exists.
+            Conflict: If a topic is created or deleted concurrently.
         """
         specs = [_checked(spec) for spec in specs]
         _check_names([spec.name for spec in specs])
@@ -84,15 +85,21 @@ class TopicCreator:
         revision = 0
         for together in _by_transaction(changes):
             revision = await self._write(together)
-        await self._metadata.view.wait_revision(revision)  # or the next call of one of the names knows nothing of it
+        await self._metadata.view.wait_revision(revision)  # or the next call of one of the names would miss it
 
     async def add_partitions(self, name: TopicName, uid: int, partitions: int) -> None:
-        """Have a topic grow to so many partitions; on return the view has them. Should etcd fail in the middle, some of
-        them are there, and the same call adds the others. ``uid``: of the topic that is meant.
+        """Grow a topic to a number of partitions; on return the view has them.
+
+        If etcd fails midway, some of them exist, and the same call adds the others.
+
+        Args:
+            name: Topic.
+            uid: Uid of the topic, which tells it from a recreated one.
+            partitions: New number of partitions.
 
         Raises:
-            InvalidArgument: see ``topology.check_more_partitions``, or there is no room.
-            NotFound: the topic is gone.
+            InvalidArgument: If ``topology.check_more_partitions`` rejects the number, or there is no room.
+            NotFound: If the topic was deleted.
         """
         async with self._creating:
             async for attempt in self._metadata.on_conflict():
@@ -102,7 +109,7 @@ class TopicCreator:
                         pass
 
     async def _grow(self, topic: Topic, uid: int, partitions: int) -> bool:
-        """As many at a time as one transaction takes; whether that is all."""
+        """Add as many partitions as one transaction takes; return whether that is all."""
         if topic.uid != uid:
             raise topic_recreated(topic.name)
         check_more_partitions(topic, partitions)
@@ -123,7 +130,8 @@ class TopicCreator:
                 if name in self._unclear or name in self._metadata.view.segments:
                     await self._while_free([name], [Delete(keys.segments_prefix(name), prefix=True)])
             puts = [put for change in changes for put in _puts(change)]
-            # etcd bounds a transaction. Segments of a topic that is not there yet mean nothing; the topic comes last.
+            # etcd limits a transaction. Segments of a topic that does not exist yet have no effect; the topic comes
+            # last.
             for start in range(0, len(puts), CHANGES_PER_TRANSACTION):
                 revision = await self._while_free(names, puts[start : start + CHANGES_PER_TRANSACTION])
         except BaseException:
@@ -133,23 +141,26 @@ class TopicCreator:
         return revision
 
     async def _while_free(self, names: Iterable[TopicName], then: Sequence[Put | Delete]) -> int:
-        """Write while there is neither such a topic, nor files of an earlier one, whatever the view knows; the
-        revision."""
+        """Write if no topic of the names exists, and no files of an earlier one; the view may be behind.
+
+        Returns:
+            The revision of the write.
+        """
         free = [
             Compare(key, create_revision=0) for name in names for key in (keys.topic_key(name), keys.deletion_key(name))
         ]
         revision = await self._metadata.transact(free, then)
         if revision is None:
-            raise Conflict(
-                f"{', '.join(map(str, names))}: created or deleted by somebody else at the same time: try again"
-            )
+            raise Conflict(f"{', '.join(map(str, names))}: created or deleted concurrently: retry")
         return revision
 
     async def _hear_of_deletion(self, name: TopicName) -> None:
-        """Whoever deleted the topic through another leader may create it again at once, though this one lags behind.
+        """Catch up with a deletion through an earlier leader: its caller may recreate the topic at once.
+
+        This view may lag behind.
 
         Raises:
-            AlreadyExists: etcd has it as well.
+            AlreadyExists: If the topic exists in etcd as well.
         """
         revision = await self._metadata.transact([Compare(keys.topic_key(name), create_revision=0)], [])
         if revision is None:
@@ -157,8 +168,10 @@ class TopicCreator:
         await self._metadata.view.wait_revision(revision)
 
     async def sweep(self) -> None:
-        """Delete segments of topics that an earlier leader did not finish creating. What fails is left: it does no
-        harm, and the next leader sweeps again."""
+        """Delete segments of topics whose creation an earlier leader left unfinished.
+
+        A failure is harmless: the next leader sweeps again.
+        """
         async with self._creating:
             view = self._metadata.view
             for name in sorted(view.segments.keys() - view.topics.keys()):
@@ -166,7 +179,7 @@ class TopicCreator:
                 try:
                     await self._metadata.transact([absent], [Delete(keys.segments_prefix(name), prefix=True)])
                 except SeaweedMQError as error:
-                    log.warning("segments of %s, which was never quite created, stay: %s", name, error)
+                    log.warning("cleanup of unfinished topic creation failed: %s: %s", name, error)
 
 
 def _checked(spec: TopicSpec) -> TopicSpec:
@@ -179,11 +192,11 @@ def _check_names(names: Sequence[TopicName]) -> None:
         raise InvalidArgument(f"{len(names)} topics in one call: create at most {TOPICS_AT_ONCE_MAX} at once")
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise InvalidArgument(f"{twice[0]} is asked for twice: name each topic once")
+        raise InvalidArgument(f"{twice[0]} occurs twice: name each topic once")
 
 
 def _by_transaction(changes: Sequence[MetadataChange]) -> Iterator[Sequence[MetadataChange]]:
-    """As many at a time as one transaction takes; one that is too large for any, alone."""
+    """Yield the changes of one transaction after another; a change too large for any is alone."""
     together: list[MetadataChange] = []
     size = 0
     for change in changes:
@@ -199,6 +212,6 @@ def _by_transaction(changes: Sequence[MetadataChange]) -> Iterator[Sequence[Meta
 
 
 def _puts(change: MetadataChange) -> list[Put]:
-    """The topic last."""
+    """Return the writes of a change, the topic last."""
     topic = Put(keys.topic_key(change.topic.name), topic_to_json(change.topic))
     return [*map(segment_put, change.segments), topic]

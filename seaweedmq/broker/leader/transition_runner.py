@@ -1,4 +1,4 @@
-"""Changes of segments: seal what is open, and open successors, for whatever reason."""
+"""Runner of transitions: seals open segments and opens their successors."""
 
 import asyncio
 import logging
@@ -29,30 +29,32 @@ TRANSITION_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """What is to become of one or more open neighbours of a topic."""
+    """A transition of one or more open neighbors of a topic."""
 
     kind: str
-    """``split``, ``merge``, ``move``, ``repair`` or ``seal``: see ``model.broker.Decision``."""
+    """Kind: ``split``, ``merge``, ``move``, ``repair`` or ``seal``, see ``model.broker.Decision``."""
     predecessors: tuple[Segment, ...]
-    """In the order of the ring."""
+    """Open segments to replace, in ring order."""
     ranges: tuple[KeyRange, ...]
-    """One for each successor; together the parents' slots."""
+    """Slot ranges of the successors; together they cover the predecessors' slots."""
     wishes: tuple[tuple[str, ...], ...] = ()
-    """Replicas for each successor, the primary first. What is missing, or can take nothing, is chosen by load."""
+    """Preferred replicas of each successor, the primary first. Missing or full brokers are replaced by load."""
     reason: str
-    """In words, for people."""
+    """Reason in words, for people."""
     timeout_s: float | None = TRANSITION_TIMEOUT_S
-    """None: however long the recovery from files takes."""
+    """Deadline in seconds; None for as long as the recovery from files takes."""
 
     @property
     def topic(self) -> TopicName:
-        """Of the parents."""
+        """Topic of the predecessors."""
         return self.predecessors[0].topic
 
 
 class TransitionRunner:
-    """Carries steps out, each in one transaction. What one leader leaves half done, any leader finishes by replacing
-    what was sealed."""
+    """The leader's runner of transitions, each in one transaction.
+
+    A transition that one leader leaves unfinished is completed by any other: it replaces what was sealed.
+    """
 
     def __init__(
         self,
@@ -65,7 +67,17 @@ class TransitionRunner:
         wall_us: Callable[[], int],
         orphaned: Callable[[Segment], None],
     ) -> None:
-        """``orphaned`` is told of segments that were sealed and did not get their successor."""
+        """Create the runner.
+
+        Args:
+            metadata: Topics and segments, and the transactions that change them.
+            documents: Documents of the topics.
+            placement: Chooses the replicas of successors.
+            sealer: Seals the predecessors.
+            taken_ids: Segment ids that files in storage occupy.
+            wall_us: Wall clock, microseconds since 1970 UTC.
+            orphaned: Receives segments that were sealed but got no successor.
+        """
         self._metadata = metadata
         self._batcher = MetadataBatcher(metadata)
         self._documents = documents
@@ -75,37 +87,39 @@ class TransitionRunner:
         self._wall_us = wall_us
         self._orphaned = orphaned
         self._under_way: dict[SegmentId, asyncio.Task[Any]] = {}
-        """Parents of steps -> the task that carries the step out."""
+        """Task that carries out the transition, by predecessor."""
         self.decisions: deque[Decision] = deque(maxlen=DECISIONS_KEPT)
-        """What was done, and what could not be done, the newest last."""
+        """Completed transitions, newest last."""
 
     @property
     def under_way(self) -> Collection[SegmentId]:
-        """Segments that are being changed at present."""
+        """Segments in a transition at present."""
         return self._under_way.keys()
 
     def concerns(self, segment: Segment) -> bool:
-        """Whether the segment is being sealed. Its primary ends its replicate streams, which is no reason to suspect
-        it."""
+        """Whether the segment is in a transition.
+
+        Its primary then ends its replicate streams; the leader does not suspect it for that.
+        """
         return segment.key in self._under_way
 
     async def carry_out(self, step: Transition) -> Decision:
-        """Seal the parents, then open their successors. A caller that goes away does not stop it half-way.
+        """Seal the predecessors, then open their successors. A cancelled caller does not stop it midway.
 
         Raises:
-            Unavailable: somebody else changes a parent, nobody can take the successors, or a replica lives and does not
-                answer. What was sealed is replaced by plain successors.
-            SeaweedMQError: the storage failed, or the files are damaged.
+            Unavailable: If a predecessor is in another transition, no broker can take the successors, or a live replica
+                does not answer. Sealed predecessors get plain successors.
+            SeaweedMQError: If the storage failed, or the files are damaged.
         """
         task = asyncio.create_task(self.carry_out_here(step), name=f"{step.kind} {step.predecessors[0]}")
         task.add_done_callback(_ended)
         return await asyncio.shield(task)
 
     async def carry_out_here(self, step: Transition) -> Decision:
-        """As :meth:`carry_out`, in the task of the caller: it is stopped half-way if that is cancelled."""
+        """Carry out the transition as :meth:`carry_out`, in the caller's task: its cancellation stops it midway."""
         busy = [str(predecessor) for predecessor in step.predecessors if self.concerns(predecessor)]
         if busy:
-            raise Unavailable(f"{busy[0]} is being changed at this moment: try again")
+            raise Unavailable(f"{busy[0]} is in a transition: retry")
         task = asyncio.current_task()
         assert task is not None
         self._under_way |= dict.fromkeys((predecessor.key for predecessor in step.predecessors), task)
@@ -116,10 +130,12 @@ class TransitionRunner:
                 del self._under_way[predecessor.key]
 
     async def record_problem(self, segment: Segment, problem: str) -> None:
-        """Record why the segment cannot be recovered; sealing it removes that. Nothing if it is recorded, or changed.
+        """Record why the segment cannot be recovered; its sealing removes that.
+
+        Nothing changes if it is recorded, or outdated.
 
         Raises:
-            Conflict, Deposed, Unavailable: as ``MetadataBatcher.write``.
+            Conflict, Deposed, Unavailable: As ``MetadataBatcher.write`` raises them.
         """
         if problem != segment.problem:
             uid = self._metadata.topic(segment.topic).uid
@@ -132,7 +148,7 @@ class TransitionRunner:
         return MetadataChange(topic, (segment,)) if is_as_was else None
 
     async def stop(self) -> None:
-        """No longer leading: what is half done is finished by the next leader."""
+        """Cancel all transitions at the end of the leadership: the next leader completes them."""
         tasks = set(self._under_way.values())
         for task in tasks:
             task.cancel()
@@ -143,18 +159,16 @@ class TransitionRunner:
         topic = self._metadata.topic(step.topic)
         gone = [predecessor for predecessor in step.predecessors if not self._metadata.is_open(predecessor)]
         if gone:
-            raise Unavailable(f"{gone[0]} was changed, or deleted with its topic, at this moment: look again")
+            raise Unavailable(f"{gone[0]} was replaced, or deleted with its topic: refresh the metadata")
         self._placement.check_somebody_is_free()
         try:
             async with asyncio.timeout(step.timeout_s):
-                await self._taken_ids.learn(topic)  # first: a storage that fails leaves no segment without successor
+                await self._taken_ids.learn(topic)  # first: if the storage fails, no segment is sealed yet
                 await self._succeed(step, topic.uid, await self._seal(topic, step.predecessors))
         except TimeoutError:
             for predecessor in step.predecessors:
                 self._orphaned(predecessor)
-            raise Unavailable(
-                f"{step.predecessors[0]} was not sealed within {step.timeout_s} s: it goes on, later"
-            ) from None
+            raise Unavailable(f"{step.predecessors[0]} was not sealed within {step.timeout_s} s: retry") from None
         decision = Decision(
             at_us=self._wall_us(),
             topic=step.topic,
@@ -166,8 +180,8 @@ class TransitionRunner:
         return decision
 
     async def _seal(self, topic: Topic, predecessors: Sequence[Segment]) -> list[SegmentEnd]:
-        """All of them, at the same time."""
-        if len(predecessors) == 1:  # as after a broker's death, for each of its segments: without a task for it
+        """Seal all predecessors concurrently."""
+        if len(predecessors) == 1:  # as after a broker's death, for each of its segments: save the task
             return [await self._seal_one(topic, predecessors[0])]
         results = await asyncio.gather(
             *(self._seal_one(topic, predecessor) for predecessor in predecessors), return_exceptions=True
@@ -183,7 +197,7 @@ class TransitionRunner:
     async def _seal_one(self, topic: Topic, segment: Segment) -> SegmentEnd:
         found = await self._sealer.seal(topic, segment, self._placement.suspects)
         if found is None:
-            raise Unavailable(f"{segment}: a replica lives but does not answer, so it can not be sealed yet")
+            raise Unavailable(f"{segment} cannot be sealed yet, as a live replica does not answer: retry")
         epoch, sealed = found
         return SegmentEnd(
             segment=segment,
@@ -198,28 +212,28 @@ class TransitionRunner:
             plan = partial(self._change, step, uid, sealings)
             try:
                 await self._batcher.write(step.topic, step.predecessors, plan)
-            except Conflict:  # the rare case, and the machinery for it
+            except Conflict:  # rare: only then pay for the retrier
                 await self._metadata.on_conflict()(self._batcher.write, step.topic, step.predecessors, plan)
         except SeaweedMQError:
             for sealing in sealings:
                 self._orphaned(sealing.segment)
             raise
-        self._documents.expect([step.topic])  # written once all segments are served again
+        self._documents.expect([step.topic])  # later: serving the segments comes first
         for sealing in sealings:
             log.info("%s: sealed %s at offset %d: %s", step.kind, sealing.segment, sealing.end_offset, step.reason)
 
     def _change(
         self, step: Transition, uid: int, sealings: Sequence[SegmentEnd], topic: Topic
     ) -> MetadataChange | None:
-        """Of the topic as it is now, or will be once others are done."""
+        """Return the change of the topic as it is now, or will be after the changes before it."""
         segments = self._metadata.view.segments_of(step.topic)
         opened = [s for s in sealings if s.segment.id in segments and segments[s.segment.id].is_open]
         if topic.uid != uid:
-            raise NotFound(f"{step.topic} was deleted meanwhile: there is another topic of that name now")
+            raise NotFound(f"{step.topic} was deleted and recreated: refresh the metadata")
         if not opened:
-            return None  # an attempt whose outcome was unclear had worked
+            return None  # an earlier attempt with an unknown outcome succeeded
         if len(opened) < len(sealings):
-            raise Unavailable(f"{step.topic} was changed by somebody else at the same time: look again")
+            raise Unavailable(f"{step.topic} changed concurrently: retry")
         return succeed(
             self._taken_ids.raised(topic),
             sealings,
@@ -230,7 +244,7 @@ class TransitionRunner:
 
 
 def _ended(task: "asyncio.Task[Decision]") -> None:
-    """The caller knows how, unless it is gone. What is no error of the cluster is a mistake in here."""
+    """Report a bug: the caller gets the outcome unless it is gone, and only a SeaweedMQError is expected."""
     error = None if task.cancelled() else task.exception()
     if error is not None and not isinstance(error, SeaweedMQError):
         log.critical("%s failed", task.get_name(), exc_info=error)

@@ -291,7 +291,7 @@ def test_members_hear_of_the_end_when_writing_fails_in_the_moment_the_leader_is_
 
         async def write(*_: object) -> None:
             await fails.wait()
-            raise StaleMetadata("the group goes on at another leader")
+            raise StaleMetadata("the group continues at another leader")
 
         monkeypatch.setattr(GroupStore, "write", write)
         await member.send_commit({0: 1})

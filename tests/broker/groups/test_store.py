@@ -162,6 +162,6 @@ async def test_a_broker_that_does_not_lead_writes_nothing(testbed: Testbed) -> N
     store = await created(testbed.leader(), {0: at(5)})
     other = store_of(next(h for h in hosts if h is not testbed.leader()))
     await other.load()
-    with pytest.raises(StaleMetadata, match="goes on at another leader"):
+    with pytest.raises(StaleMetadata, match="continues at another leader"):
         await other.write(None, {0: at(6)})
     await store.write(None, {0: at(7)})

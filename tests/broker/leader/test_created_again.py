@@ -116,7 +116,7 @@ async def test_brokers_refuse_each_other_what_is_about_the_earlier_one(testbed: 
         await follower.api.call(Fence(late))
     with pytest.raises(NotFound, match="no replica of it"):
         await follower.api.call(WriteOut(late, 0))
-    with pytest.raises(Fenced, match="sealed already, or of an earlier epoch"):
+    with pytest.raises(Fenced, match="already sealed, or an earlier epoch"):
         await testbed.leader().broker.api.call(
             ReportSuspicions(refs=(old,), suspect=segment.replicas[1], reason="it is slow")
         )

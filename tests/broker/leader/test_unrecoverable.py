@@ -286,4 +286,4 @@ async def test_a_problem_that_etcd_does_not_take_is_recorded_by_a_later_attempt(
     testbed.etcd.server.start()
     await testbed.until(lambda: path in leader.inspect.view.segments[NAME][segment].problem)
     assert leader.inspect.leads
-    assert "recording the problem of" in caplog.text
+    assert "record of the problem of" in caplog.text

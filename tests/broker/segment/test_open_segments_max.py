@@ -55,7 +55,7 @@ async def test_a_segment_can_be_sealed_and_moved_in_a_full_cluster_but_not_split
     full = next(h for h in hosts if h.broker.id != segment.primary)
     with pytest.raises(InvalidArgument, match=r"no room for the halves of .*: 3 brokers may have 3 open segments each"):
         await hosts[0].api.call(SplitSegment(NAME, segment.id, None))
-    with pytest.raises(InvalidArgument, match="has as many open segments as it may"):
+    with pytest.raises(InvalidArgument, match="is at its limit of open segments"):
         await hosts[0].api.call(MoveSegment(NAME, segment.id, (full.address,)))
     description = await hosts[0].api.call(SealSegment(NAME, segment.id))
     successor = next(s for s in description.segments if s.predecessors == (segment.id,))

@@ -133,8 +133,8 @@ async def test_groups_of_kafkas_consumers_are_administered_as_asked(admin: Admin
 
 async def test_a_segment_that_is_sealed_is_told_at_once(admin: Admin, recorder: Recorder) -> None:
     """Repeating it would find the segment sealed still."""
-    recorder.error = StaleMetadata("shop/orders#3 is sealed: go on with its successors 4, 5")
-    with pytest.raises(StaleMetadata, match="successors 4, 5"):
+    recorder.error = StaleMetadata("shop/orders#3 is sealed: use segments 4, 5 instead")
+    with pytest.raises(StaleMetadata, match="segments 4, 5"):
         await admin.split_segment("shop/orders", 3)
     assert len(recorder.calls) == 1
 

@@ -135,7 +135,7 @@ async def test_where_nobody_listens_connecting_soon_ends_and_says_once_what_to_d
     assert remedy == "Check that brokers run there"
 
 
-@pytest.mark.parametrize("other", [None, Unavailable("no broker leads the cluster at the moment: try again")])
+@pytest.mark.parametrize("other", [None, Unavailable("no broker leads the cluster at the moment: retry")])
 async def test_while_one_address_may_yet_answer_connecting_goes_on(other: Exception | None) -> None:
     config = ClientConfig(connect_timeout_s=0.5, connect_refused_s=0.05, rpc_timeout_s=0.1, backoff_s_max=0.05)
     errors: dict[str, Exception] = {"a:1": ConnectionRefused("broker a:1 is out of reach")}
