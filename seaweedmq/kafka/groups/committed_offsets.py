@@ -193,7 +193,7 @@ class CommittedOffsetsHandlers:
         try:
             found = await self._seen(group, asked, turn)
         except Unavailable as error:
-            # COORDINATOR_NOT_AVAILABLE, the exact code, ends a consumer of Java up to 3.8 and of aiokafka in this reply;
+            # The exact code, COORDINATOR_NOT_AVAILABLE, ends consumers of Java up to 3.8 and of aiokafka in this reply;
             # after NOT_COORDINATOR they look for the coordinator.
             raise KafkaError(Code.NOT_COORDINATOR, str(error)) from error
         if topics is None:

@@ -59,6 +59,7 @@ class GroupAdmin:
         }
 
     async def __call__(self, request: Call[Any]) -> Any:
+        """Handle a call; raise Unavailable while the shard of its group is loading."""
         try:
             return await self._answers[type(request)](request)
         except KafkaError as error:  # the shard is loading
