@@ -143,7 +143,7 @@ async def test_a_broker_tells_its_own_settings_alone(testbed: Testbed) -> None:
     for name in ("2", "9", "one", "-1"):
         result = await describe(client, BROKER, name)
         assert result.error_code == Code.INVALID_REQUEST
-        assert "this is 1" in result.error_message
+        assert "this is broker 1" in result.error_message
     everybody = await describe(client, BROKER, "")
     assert (everybody.error_code, everybody.configs) == (Code.NONE, [])
 
