@@ -1,6 +1,6 @@
-"""Which broker coordinates a group: the primary of the partition of ``__consumer_offsets`` that the group is in.
+"""Coordinators of groups: a group's coordinator is the primary of its partition of ``__consumer_offsets``.
 
-Each of them has a ``Shard`` for every such partition that it leads, from the moment that it does.
+A broker runs one ``Shard`` for each such partition that it leads, as soon as it leads it.
 """
 
 import asyncio
@@ -29,39 +29,39 @@ from seaweedmq.runtime.retrying import after_s, backoff, retrying
 log = logging.getLogger(__name__)
 
 COMPACTED: Final = (("cleanup.policy", "compact"),)
-"""Nothing goes by age or size; what a snapshot replaced goes by the low watermark."""
+"""Configs of the internal topic: no record is deleted by age or size, only below the low watermark of a snapshot."""
 CREATE_TIMEOUT_S: Final = 10.0
 SUCCESSOR_WAIT_S: Final = 1.0
-"""How long clients wait for who comes after a coordinator that is lost; then they ask again as they see fit."""
+"""Seconds that FindCoordinator waits for the successor of an unreachable coordinator; then the client retries."""
 MARK_RETRY_FIRST_S, MARK_RETRY_MOST_S, MARK_TIMEOUT_S = 0.1, 5.0, 60.0
 
 
 class Coordinators:
-    """The coordinators of groups that are here, and where the others are."""
+    """The group coordinators of this broker, and the lookup of all others."""
 
     def __init__(self, broker: LocalBroker, *, snapshot_after_bytes: int = AFTER_BYTES) -> None:
         self.topic_name = groups_topic(broker.config.kafka_namespace)
         self.topic_ids = TopicIds(broker.view, broker.meta, broker.config.kafka_namespace)
         self._broker = broker
         self._partitions = broker.config.kafka_internal_partitions
-        """Of the internal topic, if there is none yet."""
+        """Number of partitions of the internal topic when this broker creates it."""
         self._snapshot_after_bytes = snapshot_after_bytes
         largest = CoordinatorLimits()
         self._limits = replace(
             largest, group_bytes_max=min(largest.group_bytes_max, broker.config.frame_bytes_max // 2)
         )
-        # Without a listener nothing is set aside, as in simulated brokers, whose clients come in another way.
+        # A broker without a listener reserves no memory: simulated brokers, whose clients bypass the listener.
         self.memory = StateMemory(broker.memory.groups_bytes or broker.config.kafka_groups_bytes_max)
         self._shards: dict[int, Shard] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._is_over = False
         self._uids: dict[str, int] = {}
-        """Of the topics that Kafka's clients see, by the name that they use."""
+        """The uids of the topics of the Kafka namespace, by the name that Kafka clients use."""
         self._news = broker.view.news()
         self._creating = asyncio.Lock()
 
     async def run(self) -> None:
-        """Follow the metadata until cancelled; then all coordinators here are over."""
+        """Follow the metadata until cancelled, then stop all coordinators of this broker."""
         view = self._broker.view
         try:
             while True:
@@ -79,43 +79,43 @@ class Coordinators:
     # --- groups -------------------------------------------------------------------------------------------------------
 
     def shard_of(self, group: str) -> Shard:
-        """The coordinator of a group.
+        """Return the coordinator of a group.
 
         Raises:
-            StaleMetadata: it is at another broker.
-            Unavailable: it is nowhere at the moment, or the files of its partition are damaged, which is named.
+            StaleMetadata: If another broker has it.
+            Unavailable: If no broker has it at the moment, or the files of its partition are damaged; the message
+                names the damage.
         """
         topic = self._broker.view.topics.get(self.topic_name)
         if topic is None:
             raise Unavailable(
-                f"there is no topic {self.topic_name} yet: ask for the coordinator of group {group!r} first"
+                f"topic {self.topic_name} does not exist yet: look up the coordinator of group {group!r} first"
             )
         number = self._partition_of(group, topic)
         shard = self._shards.get(number)
         if shard is None or shard.partition.is_over:
             try:
                 partition = self._broker.leads(self.topic_name, number)
-            except Corrupt as error:  # as of Kafka: clients ask for another coordinator until there is one
+            except Corrupt as error:  # as in Apache Kafka: clients look for the coordinator until there is one
                 raise Unavailable(str(error)) from error
             shard = self._serve(number, partition)
         return shard
 
     def here(self) -> list[Shard]:
-        """The coordinators at this broker, those that load among them."""
+        """Return the coordinators of this broker, including those that are loading."""
         return [shard for shard in self._shards.values() if shard.stage is not Stage.OVER]
 
     async def broker_of(self, group: str) -> str:
-        """Id of the broker where the coordinator of a group is, or will be as soon as it has loaded. Makes the internal
-        topic if there is none.
+        """Return the id of the broker that has, or is about to load, the coordinator of a group.
 
-        Clients ask as soon as a coordinator is gone, before the metadata say so, and whom they are told then they try
-        for a while (librdkafka for a second): the broker that it would be is asked first whether it lives, and if not
-        another one is waited for.
+        The call creates the internal topic if it is missing. Clients query as soon as a coordinator is unreachable,
+        before the metadata shows it, and retry the broker they get for a while (librdkafka for a second). So the
+        call first probes the primary; if it is unreachable, the call waits for another one.
 
         Raises:
-            Unavailable: there is none at the moment, the files of its partition are damaged, which is named, or the
-                topic cannot be made in time.
-            SeaweedMQError: as creating a topic.
+            Unavailable: If there is no coordinator at the moment, the files of its partition are damaged (the message
+                names the damage), or the topic cannot be created in time.
+            SeaweedMQError: If the topic cannot be created.
         """
         view = self._broker.view
         topic = view.topics.get(self.topic_name) or await self._created()
@@ -137,7 +137,7 @@ class Coordinators:
             primary = self._primary_of(number)
         if primary is None:
             raise Unavailable(f"partition {number} of {self.topic_name} is moving to another broker: retry")
-        return primary  # it may be this broker that is cut off
+        return primary  # this broker itself may be the one that is cut off
 
     def _check_recoverable(self, number: int) -> None:
         segment = self._open_segment(number)
@@ -156,7 +156,7 @@ class Coordinators:
         return partition_of_group(group, topic.partitions or self._partitions)
 
     async def _created(self) -> Topic:
-        """The internal topic, once this broker sees it and somebody leads all of it."""
+        """Return the internal topic, once this broker's view has it with an open segment for every partition."""
         view = self._broker.view
         try:
             async with asyncio.timeout(CREATE_TIMEOUT_S), self._creating:
@@ -169,7 +169,7 @@ class Coordinators:
                         return topic
                     await view.wait_change(seen)
         except TimeoutError:
-            raise Unavailable(f"topic {self.topic_name} was not there after {CREATE_TIMEOUT_S:g} s: retry") from None
+            raise Unavailable(f"topic {self.topic_name} was not created within {CREATE_TIMEOUT_S:g} s: retry") from None
 
     async def _create(self) -> None:
         replicas = default_replicas(self._broker.view)
@@ -177,9 +177,9 @@ class Coordinators:
         try:
             await self._broker.api.call(CreateTopic(spec))
         except AlreadyExists:
-            log.debug("%s was made by another broker at the same time", self.topic_name)
+            log.debug("topic exists: another broker created %s at the same time", self.topic_name)
 
-    # --- what the metadata say ----------------------------------------------------------------------------------------
+    # --- metadata -----------------------------------------------------------------------------------------------------
 
     def _follow(self) -> None:
         deleted = self._deleted()
@@ -192,7 +192,7 @@ class Coordinators:
                 shard.topics_deleted(deleted)
 
     def _deleted(self) -> list[str]:
-        """Topics that are no more, or others by now, of those that changed."""
+        """Return the deleted and recreated topics among those that changed."""
         gone = []
         for name in self._news.take_now():
             if name.namespace == self.topic_name.namespace:
@@ -210,11 +210,11 @@ class Coordinators:
             try:
                 self._serve(number, self._broker.leads(self.topic_name, number))
             except SeaweedMQError as error:
-                log.debug("the coordinator of partition %d begins a little later: %s", number, error)
+                log.debug("coordinator not started: partition %d: %s; retrying", number, error)
 
     def _serve(self, number: int, partition: LocalPartition) -> Shard:
         if self._is_over:
-            raise Unavailable("this broker is shutting down: ask for the coordinator again")
+            raise Unavailable("this broker is shutting down: look up the coordinator again")
         shard = self._shards[number] = self._shard(partition)
         task = self._broker.spawn(self._run(number, shard), f"coordinator {number} of {self.topic_name}")
         self._running.add(task)
@@ -222,7 +222,7 @@ class Coordinators:
         return shard
 
     async def _run(self, number: int, shard: Shard) -> None:
-        """One coordinator after another, as long as this broker leads the same segment."""
+        """Run one coordinator after another while this broker leads the same segment."""
         while True:
             await shard.run()
             if shard.partition.is_over or self._shards.get(number) is not shard:
@@ -243,7 +243,7 @@ class Coordinators:
         )
 
     def _raise_mark(self, partition: LocalPartition, mark: int) -> None:
-        """A snapshot begins there: what lies below may go. If that can not be said now, the next one says it."""
+        """Raise the low watermark to the start of a snapshot; if that fails, the next snapshot raises it."""
         name = f"low watermark of partition {partition.partition} of {self.topic_name}"
         self._broker.spawn(self._raise(partition, mark), name)
 
@@ -255,4 +255,9 @@ class Coordinators:
         try:
             await attempts(self._broker.api.call, raising)
         except SeaweedMQError as error:
-            log.warning("partition %d of %s keeps more than it needs: %s", partition.partition, self.topic_name, error)
+            log.warning(
+                "low watermark not raised: partition %d of %s: %s; the next snapshot raises it",
+                partition.partition,
+                self.topic_name,
+                error,
+            )

@@ -1,4 +1,7 @@
-"""What of a connection's requests waits for what. The order of replies is that of the requests in any case."""
+"""Request scheduling of one connection.
+
+Replies are always sent in the order of the requests; ``RequestOrder`` defines which requests wait for others.
+"""
 
 import asyncio
 import inspect
@@ -23,24 +26,28 @@ from seaweedmq.runtime.turns import in_turns
 log = logging.getLogger(__name__)
 
 LARGE_BYTES = 16 * 1024
-"""A request from this size on is rejected in a thread: the reply may name all that the request does, each with the
-error."""
+"""Size from which a request is rejected in a thread: the error reply may repeat every element of the request."""
 
 
 class RequestOrder(Enum):
-    """How the requests of an API are handled on one connection."""
+    """Order in which one connection handles the requests of an API."""
 
     IN_ORDER = "in order"
-    """Produce: a request's appends are done before the next one's begin, its wait for the commit is not waited for. The
-    handler returns, once the appends are done, an awaitable of the reply:
-    ``async def produce(request) -> Awaitable[Reply]``. These are awaited one after another, as replies are sent. What
-    is appended of a request that began is appended, even if the client is gone meanwhile; the wait is cancelled then.
+    """Produce: the appends of a request finish before those of the next request begin; commits are awaited later.
+
+    Once the appends are done, the handler returns an awaitable of the reply:
+    ``async def produce(request) -> Awaitable[Reply]``. The scheduler awaits these one after another, in the order of
+    replies. If the client disconnects, the appends of a started request still finish, and its wait for the commit is
+    cancelled.
     """
     CONTROL = "control"
-    """One after another. A handler that is no coroutine (``def beat(request) -> asyncio.Future[Reply]``) takes no task,
-    and what it knows when it returns is answered in the same step."""
+    """One request after another.
+
+    A handler that is not a coroutine function (``def beat(request) -> asyncio.Future[Reply]``) needs no task. If its
+    future is done on return, the reply is sent in the same step of the event loop.
+    """
     ASIDE = "aside"
-    """What may wait for long: begun at once, and no other request waits for it."""
+    """Requests that may wait for long: each begins at once, and no other request waits for it."""
 
 
 _ORDERS: Mapping[int, RequestOrder] = {
@@ -52,12 +59,12 @@ _ORDERS: Mapping[int, RequestOrder] = {
 
 
 def order_of(api: int) -> RequestOrder:
-    """The lane of an API, by its key."""
+    """Return the order of the requests of an API, by its key."""
     return _ORDERS.get(api, RequestOrder.CONTROL)
 
 
 class Tasks:
-    """The tasks of all connections of a listener, so that none ends unheard."""
+    """The tasks of all connections of a listener; a failed task is logged."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -66,14 +73,14 @@ class Tasks:
         return len(self._tasks)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
-        """Run it."""
+        """Run ``work`` in a task."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
 
     async def ended(self, timeout_s: float) -> None:
-        """Wait until all have ended, and cancel what has not by then."""
+        """Wait until all tasks have ended; cancel those that still run after ``timeout_s`` seconds."""
         if self._tasks:
             _, late = await asyncio.wait(set(self._tasks), timeout=timeout_s)
             for task in late:
@@ -84,11 +91,11 @@ class Tasks:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            log.critical("%s failed", task.get_name(), exc_info=task.exception())
+            log.critical("task failed: %s", task.get_name(), exc_info=task.exception())
 
 
 class RequestScheduler:
-    """The requests of one connection that are not answered."""
+    """The scheduler of the unanswered requests of one connection."""
 
     def __init__(self, connection: ConnectionHandle, handlers: Mapping[int, Handler], tasks: Tasks) -> None:
         self._connection = connection
@@ -100,15 +107,15 @@ class RequestScheduler:
         }
         self._appender: asyncio.Task[None] | None = None
         self._appended: deque[tuple[Request, ReplySlot, Awaitable[Reply]]] = deque()
-        """Whose replies wait for commits."""
+        """Appended Produce requests with the awaitables of their replies, oldest first."""
         self._settler: asyncio.Task[None] | None = None
         self._waits: set[asyncio.Task[None]] = set()
         self._controlled: asyncio.Future[Any] | None = None
-        """What the one request of the lane waits for."""
+        """The future or task of the one CONTROL request under way."""
         self._is_lost = False
 
     def receive(self, request: Request, slot: ReplySlot) -> None:
-        """Begin it, or have it wait for its turn."""
+        """Start a request, or queue it behind earlier ones of the same order."""
         order = order_of(request.api)
         if order is RequestOrder.ASIDE:
             self._aside(request, slot, self._handle(request))
@@ -120,7 +127,7 @@ class RequestScheduler:
             self._appender = self._spawn(self._append_all(), f"{order.value} requests")
 
     def lost(self) -> None:
-        """Nobody waits for the answers: what waits for something is cancelled, what did not begin is dropped."""
+        """Cancel waiting requests and drop queued ones: the client is disconnected."""
         self._is_lost = True
         for queue in self._queues.values():
             while queue:
@@ -137,7 +144,7 @@ class RequestScheduler:
             self._controlled.cancel()
 
     def _control(self) -> None:
-        """Handle requests of the lane until one of them waits."""
+        """Handle queued CONTROL requests until one of them waits."""
         queue = self._queues[RequestOrder.CONTROL]
         while queue and self._controlled is None:
             request, slot = queue.popleft()
@@ -180,7 +187,7 @@ class RequestScheduler:
             self._appender = None
 
     async def _append(self, request: Request, slot: ReplySlot) -> None:
-        """The first half of a request whose order counts."""
+        """Run the appends of a Produce request and queue the wait for its reply."""
         try:
             rest = await self._handle(request)
         except asyncio.CancelledError:
@@ -198,7 +205,10 @@ class RequestScheduler:
                 self._settler = self._spawn(self._settle_all(), "replies in order")
 
     async def _settle_all(self) -> None:
-        """The second halves, in order: a task for each would wake at every commit, and its reply wait for others."""
+        """Await the replies in order.
+
+        With a task for each reply, every commit would wake all of them, only to wait for earlier replies.
+        """
         try:
             while self._appended:
                 await self._answer(*self._appended.popleft())
@@ -210,7 +220,7 @@ class RequestScheduler:
         self._waits.add(task)
         task.add_done_callback(self._waits.discard)
 
-        def ended(_: object) -> None:  # one that is cancelled before its first step did nothing of what is in it
+        def ended(_: object) -> None:  # a task cancelled before its first step runs none of its cleanup
             if not slot.is_filled:
                 slot.fill()
             _drop(reply)
@@ -224,7 +234,9 @@ class RequestScheduler:
     def _begin(self, request: Request) -> Awaitable[Reply]:
         handler = self._handlers.get(request.api)
         if handler is None or (request.api == API.PRODUCE and request.version < PRODUCE_LOWEST):
-            raise Unsupported(f"{name_of(request.api)} version {request.version} is not answered by this broker")
+            raise Unsupported(
+                f"{name_of(request.api)} version {request.version} is not supported: use one from ApiVersions"
+            )
         return handler(request)
 
     async def _answer(self, request: Request, slot: ReplySlot, reply: Awaitable[Reply]) -> None:
@@ -237,7 +249,7 @@ class RequestScheduler:
             elif _wants_no_answer(request):
                 slot.fill()
             else:
-                raise AssertionError("there is no answer")
+                raise AssertionError("the handler returned no reply")
         except asyncio.CancelledError:
             if not slot.is_filled:
                 slot.fill()
@@ -248,7 +260,7 @@ class RequestScheduler:
             await free_message(request.body, request.turn)
 
     async def _write(self, request: Request, slot: ReplySlot, said: Reply) -> None:
-        """Answer with a reply that may be large."""
+        """Send a reply; encode a large one in steps."""
         if not is_large(said):
             self._say(request, slot, said)
             return
@@ -261,14 +273,14 @@ class RequestScheduler:
         slot.fill(buffers, said.sent if isinstance(said, EncodedReply) else None)
 
     def _fail(self, request: Request, slot: ReplySlot, error: Exception) -> None:
-        """Say that it failed; if even that does not go, nothing can be said any more on this connection."""
+        """Send an error reply; close the connection if that fails."""
         if _is_large(request):
             self._spawn(self._fail_in_place(request, slot, error), name_of(request.api))
         elif self._note_failure(request, slot, error):
             self._tell_failed(request, slot, partial(_failed_buffers, request, error))
 
     async def _fail_in_place(self, request: Request, slot: ReplySlot, error: Exception) -> None:
-        """The same, where the reply may be large: it is made in a thread."""
+        """Send an error reply from a coroutine; a reply that may be large is made in a thread."""
         if not self._note_failure(request, slot, error):
             return
         failed = partial(_failed_buffers, request, error)
@@ -288,22 +300,22 @@ class RequestScheduler:
         name = f"{name_of(request.api)} version {request.version} of {request.peer} ({request.client_id})"
         code = code_of(error, place=error_scope_of(request.api))
         if isinstance(error, SeaweedMQError | TimeoutError):
-            log.debug("Kafka's %s is answered %s: %s", name, code.name, error)
+            log.debug("Kafka request failed: %s: %s: %s", name, code.name, error)
         else:
-            log.error("Kafka's %s is answered %s", name, code.name, exc_info=error)
+            log.error("Kafka request failed: %s: %s", name, code.name, exc_info=error)
         if not _wants_no_answer(request):
             return True
         slot.fill()
-        self._connection.fail(f"a request that wants no answer failed: {error}")
+        self._connection.fail(f"Produce request with acks=0 failed: {error}")
         return False
 
     def _tell_failed(self, request: Request, slot: ReplySlot, failed: Callable[[], Sequence[Buffer]]) -> None:
         try:
             buffers = failed()
         except Exception:
-            log.exception("no valid answer to Kafka's %s", name_of(request.api))
+            log.exception("Kafka error reply not encoded: %s", name_of(request.api))
             slot.fill()
-            self._connection.fail("a request could not be answered")
+            self._connection.fail("error reply not encoded")
         else:
             slot.fill(buffers)
 
@@ -321,7 +333,7 @@ def _failed_buffers(request: Request, error: Exception) -> Sequence[Buffer]:
 
 
 def _drop(awaitable: Awaitable[Reply]) -> None:
-    """It is not awaited any more, if it ever was."""
+    """Close a coroutine that is not awaited, so that Python does not warn about it."""
     if inspect.iscoroutine(awaitable):
         awaitable.close()
 

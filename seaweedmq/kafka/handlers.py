@@ -1,4 +1,4 @@
-"""Who answers which of Kafka's requests in one broker, put together."""
+"""Assembly of the request handlers of one broker."""
 
 from collections.abc import Sequence
 
@@ -32,10 +32,10 @@ from seaweedmq.kafka.unsupported_apis import UnsupportedHandlers
 
 
 class Handlers:
-    """All of them, of one broker."""
+    """Request handlers of one broker."""
 
     def __init__(self, local: LocalBroker, *, snapshot_after_bytes: int = AFTER_BYTES) -> None:
-        """``snapshot_after_bytes``: a coordinator writes a snapshot of its groups after so much else."""
+        """Create the handlers; coordinators write a snapshot after ``snapshot_after_bytes`` of other records."""
         config = local.config
         self.nodes = Nodes(local.view, local.meta, local.store, local.env, own_address=local.kafka_address)
         self.directory = TopicDirectory(local.view, self.nodes, config.kafka_namespace)
@@ -74,5 +74,5 @@ class Handlers:
         )
 
     async def close(self) -> None:
-        """Give back what is held between requests."""
+        """Release the cursors that are held between requests."""
         await self._cursors.close()

@@ -1,18 +1,18 @@
-"""The runtime of a coordinator's state machine, one for each partition of an internal topic that this broker leads.
+"""Runtime of a coordinator's state machine, one for each partition of an internal topic that this broker leads.
 
-| stage | what happens | then |
+| stage | event | effect |
 |---|---|---|
-| loading | everything that the partition holds is read | active |
+| loading | all records of the partition are read | active |
 | loading | a request | COORDINATOR_LOAD_IN_PROGRESS |
-| active | a request, a timer | the state machine says what to append, and what to say once that is committed |
-| active | a look at the state | told once all that it saw is committed |
-| active | nothing to append, and the lease is in doubt | a record without meaning is: committed, it proves the rest |
-| active | topics were deleted, also while it loaded or before | their offsets go, once etcd confirms it |
-| active | much was written | a snapshot is appended, piece by piece between other records, and what is below may go |
-| any | an append fails, or the segment ends | over: whoever waits hears NOT_COORDINATOR, the state is dropped |
+| active | a request or a timer | the state machine returns records, and replies to send once these are committed |
+| active | a read of the state | its reply is sent once everything it saw is committed |
+| active | nothing to append while the lease is in doubt | an empty record is appended: its commit proves the rest |
+| active | topics were deleted, even before or during loading | their offsets are dropped, once etcd confirms it |
+| active | enough was written since the last snapshot | a snapshot is appended in parts; older records may be deleted |
+| any | an append fails, or the segment ends | over: all waiting requests get NOT_COORDINATOR, the state is dropped |
 
-There is one append at a time, and what comes meanwhile goes into the next one together. The state is ahead of what is
-committed; nobody is told of what is not.
+Invariants: there is one append at a time, and everything that arrives meanwhile joins the next one. The state is ahead
+of the committed records, so a reply is sent only once all that it shows is committed.
 """
 
 import asyncio
@@ -43,12 +43,12 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 WRITE_TIMEOUT_S: Final = 10.0
-"""What is not committed by then ends the shard."""
+"""Seconds for an append to be committed; the shard ends if it is not."""
 LOAD_RETRY_FIRST_S, LOAD_RETRY_MOST_S = 0.05, 2.0
 LOADED_AT_ONCE: Final = 500
-"""Records are taken into the state, then others have a turn."""
+"""Records loaded into the state in one step of the event loop."""
 NOTHING: Final = OffsetRecord("", "", -1, None)
-"""Says that an offset is gone which never was."""
+"""A record without effect: it deletes an offset that never existed."""
 
 
 def _itself(reply: T) -> T:
@@ -56,7 +56,7 @@ def _itself(reply: T) -> T:
 
 
 class Stage(Enum):
-    """See the module."""
+    """Stage of a shard: see the module."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -65,18 +65,18 @@ class Stage(Enum):
 
 @dataclass(slots=True)
 class _Round:
-    """What goes into one append, and what is said when it is committed."""
+    """The records of one append, and the replies to send once it is committed."""
 
     pairs: list[Pair] = field(default_factory=list)
     answers: list[tuple[int, Any]] = field(default_factory=list)
-    """Token and what to tell."""
+    """Pairs of a request's token and its reply."""
 
     def __bool__(self) -> bool:
         return bool(self.pairs or self.answers)
 
 
 class Shard:
-    """A coordinator of the groups of one partition, as long as this broker leads it; then there is another one."""
+    """The coordinator of the groups of one partition, while this broker leads it."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Shard:
         raise_mark: Callable[[int], None],
         snapshot_after_bytes: int = AFTER_BYTES,
     ) -> None:
-        """``raise_mark``: have what lies below an offset deleted some time."""
+        """Create a shard that loads in :meth:`run`; ``raise_mark`` makes the records below an offset deletable."""
         self.partition = log_.partition
         self.stage = Stage.LOADING
         self._limits = limits
@@ -102,19 +102,19 @@ class Shard:
         self._state = GroupShard(limits, memory)
         self._tokens = count(1)
         self._waiting: dict[int, tuple[asyncio.Future[Any], Callable[[Any], Any]]] = {}
-        """By token; of those that gave up, too, until they are answered."""
+        """Unanswered requests by token, including cancelled ones."""
         self._round = _Round()
         self._is_writing = False
         self._work = Signal()
         self._timer: asyncio.TimerHandle | None = None
         self._doubtful: set[str] = set()
-        """Topics that may be deleted, so that their offsets may have to go."""
+        """Topics that may be deleted; etcd decides whether their offsets are dropped."""
         self._is_doubtful = asyncio.Event()
         self._snapshots = Snapshots(snapshot_after_bytes)
 
     @property
     def is_active(self) -> bool:
-        """Whether it answers."""
+        """Whether the shard answers requests."""
         return self.stage is Stage.ACTIVE
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -122,12 +122,15 @@ class Shard:
     def ask(
         self, event_of: Callable[[int], ShardEvent], made_of: Callable[[Any], Any] = _itself
     ) -> "asyncio.Future[Any]":
-        """The ``Reply`` to a request, whose event is made of its token, or what is made of that. It is there already if
-        nothing has to be committed before it is said.
+        """Handle a request and return a future of its reply, done already if no commit has to precede the reply.
+
+        Args:
+            event_of: Makes the event from the request's token.
+            made_of: Makes the result of the future from the state machine's reply.
 
         Raises:
-            KafkaRefusal: it is still loading. The future never does.
-            StaleMetadata: it is over, or was before there was a reply that counts.
+            KafkaError: If the shard is loading; the future never raises it.
+            StaleMetadata: If the shard is over. The future raises it if the shard ends before the reply counts.
         """
         self._check_active()
         token = next(self._tokens)
@@ -137,7 +140,7 @@ class Shard:
         return answer
 
     def look(self, at: Callable[[GroupShard], T]) -> "asyncio.Future[T]":
-        """What there is to see in the state, once it counts. Raises as :meth:`ask`."""
+        """Read the state; the future is done once everything read is committed. Raises as :meth:`ask`."""
         self._check_active()
         token = next(self._tokens)
         seen = at(self._state)
@@ -146,7 +149,7 @@ class Shard:
         return answer
 
     def topics_deleted(self, topics: Iterable[str]) -> None:
-        """Drop the offsets of topics that are no more, or others by now, once etcd confirms it."""
+        """Drop the offsets of deleted or recreated topics, once etcd confirms the deletion."""
         self._doubtful.update(topics)
         if self._doubtful:
             self._is_doubtful.set()
@@ -167,8 +170,8 @@ class Shard:
 
     def _moved(self) -> StaleMetadata:
         return StaleMetadata(
-            f"this broker does not lead partition {self.partition.partition} of {self.partition.topic.name} any more: "
-            "ask for the coordinator again"
+            f"this broker no longer leads partition {self.partition.partition} of {self.partition.topic.name}: "
+            "look up the coordinator again"
         )
 
     def _take(self, event: ShardEvent) -> None:
@@ -176,14 +179,14 @@ class Shard:
             outcome = self._state.handle(event, self._loop.time(), self._env.wall_us() // 1_000)
             pairs = [encode_record(record) for record in outcome.records]
         except Exception:
-            self._end()  # nobody knows how much of it happened: what was committed is loaded anew
+            self._end()  # the event may be half applied: the next shard reloads the committed state
             self._work.fire()
             raise
         self._set_timer()
         if self._memory.take_shortage():
             log.warning(
-                "Kafka groups refused: those of this broker hold %d of %d bytes: delete groups, have members subscribe "
-                "to less, use more brokers, or raise kafka_groups_bytes_max and memory_bytes_max",
+                "Kafka groups rejected: groups of this broker hold %d of %d bytes: delete groups, subscribe members to "
+                "fewer topics, add brokers, or raise kafka_groups_bytes_max and memory_bytes_max",
                 self._memory.used,
                 self._memory.bytes_max,
             )
@@ -198,7 +201,7 @@ class Shard:
             self._settle(_Round(pairs, answers))
 
     def _settle(self, more: _Round) -> None:
-        """Say it when all that was handled so far is committed."""
+        """Send the replies once everything handled so far is committed."""
         if not more.pairs and not self._round and not self._is_writing and self.partition.is_sure:
             self._say(more.answers)
             return
@@ -210,10 +213,10 @@ class Shard:
         for token, told in answers:
             answer, made_of = self._waiting.pop(token, (None, _itself))
             if answer is None or answer.done():
-                continue  # nobody waits any more
+                continue  # the request was cancelled
             try:
                 answer.set_result(made_of(told))
-            except Exception as error:  # noqa: BLE001 - who asked hears it; the others have nothing to do with it
+            except Exception as error:  # noqa: BLE001 - concerns this request only
                 answer.set_exception(error)
 
     # --- time ---------------------------------------------------------------------------------------------------------
@@ -230,15 +233,15 @@ class Shard:
         self._timer = None
         self._take(Tick())
 
-    # --- from the beginning to the end --------------------------------------------------------------------------------
+    # --- life cycle ---------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Load, then write what there is to write, until the segment is over or a write fails."""
+        """Load, then append records until the segment ends or an append fails."""
         checking: asyncio.Task[None] | None = None
         try:
             loading = retrying(
                 backoff(self._env.rng, LOAD_RETRY_FIRST_S, LOAD_RETRY_MOST_S),
-                on=Exception,  # whatever it is, the other partitions of this broker have nothing to do with it
+                on=Exception,  # a failure of one partition must not end the others of this broker
                 stop=when(lambda: self.partition.is_over),
                 told=self._note_trouble,
             )
@@ -251,14 +254,14 @@ class Shard:
                 else:
                     await self._work.wait(self.partition.changed)
         except (SeaweedMQError, TimeoutError) as error:
-            log.info("%s: the coordinator ends: %s", self.partition.segment, error or "no time left to commit")
+            log.info("coordinator stopped: %s: %s", self.partition.segment, error or "commit timed out")
         finally:
             self._end()
             if checking is not None:
-                checking.cancel()  # without a wait: the next coordinator is to be there at once
+                checking.cancel()  # not awaited: the next coordinator must start at once
 
     async def _drop_deleted(self) -> None:
-        """Drop offsets of deleted topics, of those that went while this partition had no coordinator as well."""
+        """Drop offsets of deleted topics, including those deleted while this partition had no coordinator."""
         while True:
             await self._is_doubtful.wait()
             self._is_doubtful.clear()
@@ -278,7 +281,9 @@ class Shard:
                 try:
                     record = decode_record(key, value)
                 except Corrupt as error:
-                    log.error("%s: key %r is left out, it cannot be read: %s", self.partition.segment, key[:80], error)
+                    log.error(
+                        "group record skipped: %s: key %r is unreadable: %s", self.partition.segment, key[:80], error
+                    )
                     continue
                 if record is not None:
                     state.load(record)
@@ -310,7 +315,7 @@ class Shard:
             self._raise_mark(mark)
 
     async def _write(self, pairs: Sequence[Pair]) -> None:
-        """Append and have it committed."""
+        """Append records and wait until they are committed."""
         async with asyncio.timeout(WRITE_TIMEOUT_S):
             end = await self._log.append(pairs, self._env.wall_us())
             await self.partition.committed(end)
@@ -329,13 +334,13 @@ class Shard:
         for answer, _ in waiting.values():
             if not answer.done():
                 answer.set_exception(self._moved())
-                answer.exception()  # who was just about to wait may have an error of its own
+                answer.exception()  # marks it as retrieved: the caller may fail before it awaits
 
     def _note_trouble(self, attempt: int, error: BaseException) -> None:
         is_expected = isinstance(error, SeaweedMQError)
         log.log(
             logging.WARNING if attempt == 1 else logging.DEBUG,
-            "%s: the coordinator can not load at the moment, trying on: %s",
+            "coordinator not loaded: %s: %s; retrying",
             self.partition.segment,
             error,
             exc_info=None if is_expected else error,

@@ -1,4 +1,4 @@
-"""Records of an internal topic as frames: each a record batch of Kafka's, of no producer, uncompressed."""
+"""Frames of an internal topic, each one Kafka record batch without a producer and without compression."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -17,7 +17,7 @@ _NO_HEADERS: Final[list[tuple[str, bytes | None]]] = []
 def frames_of(
     pairs: Sequence[tuple[bytes, bytes | None]], slot: int, at_us: int, frame_bytes_max: int
 ) -> Iterator[Frame]:
-    """Keys and values, all with one timestamp, in as few frames as there may be."""
+    """Yield keys and values, all with one timestamp, in as few frames of ``frame_bytes_max`` as possible."""
     at_ms = at_us // _US_PER_MS
     rows = ((at_ms, key, value, _NO_HEADERS) for key, value in pairs)
     at_us = at_ms * _US_PER_MS

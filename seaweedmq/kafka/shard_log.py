@@ -1,6 +1,6 @@
-"""What one partition of an internal topic holds: the last value of every key, read at the start and written to after.
+"""Log of one partition of an internal topic: the last value of every key, loaded once and appended to afterwards.
 
-Keys and values are those of Kafka's own internal topics, so that Kafka's tools read them.
+Keys and values have the format of Kafka's own internal topics, so that Kafka's tools read them.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from seaweedmq.kafka.shard_frames import frames_of
 from seaweedmq.model.config import MIB
 
 Pair: TypeAlias = tuple[bytes, bytes | None]
-"""Key and value of a record; None: the key is no more."""
+"""Key and value of a record; value None: the key is deleted."""
 
 READ_BYTES: Final = 1 * MIB
 RECORDS_AT_ONCE: Final = 2_000
-"""Are taken in, then others have a turn."""
+"""Records read in one step of the event loop."""
 
 
 RECORD_OVERHEAD_BYTES: Final = 10
@@ -30,24 +30,24 @@ RECORD_OVERHEAD_BYTES: Final = 10
 
 @dataclass(slots=True)
 class ShardContents:
-    """What a partition holds."""
+    """The contents of a partition."""
 
     latest: dict[bytes, bytes] = field(default_factory=dict)
-    """The last value of every key that has one."""
+    """The last value of every key that is not deleted."""
     read_bytes: int = 0
-    """So much had to be read for it."""
+    """Bytes read to load the contents."""
     read_frames: int = 0
-    """In so many frames."""
+    """Number of frames read."""
 
 
 def size_of(pair: Pair) -> int:
-    """Bytes, about what it takes in a batch."""
+    """Return the approximate bytes of a record in a batch."""
     key, value = pair
     return len(key) + (0 if value is None else len(value)) + RECORD_OVERHEAD_BYTES
 
 
 class ShardLog:
-    """A partition that this broker leads, as the log of a state machine that alone writes to it."""
+    """A partition that this broker leads, as the log of a state machine, its only writer."""
 
     def __init__(self, partition: LocalPartition, view: ClusterView, *, frame_bytes_max: int) -> None:
         self.partition = partition
@@ -55,12 +55,14 @@ class ShardLog:
         self._frame_bytes_max = frame_bytes_max
 
     async def load(self, start_offset: int | None = None) -> ShardContents:
-        """All there is from an offset on, wherever it lies, once all of it is committed. No deadline. ``start_offset``
-        None: from the earliest that is needed.
+        """Read all records from an offset on, from memory or files, once all are committed. There is no deadline.
+
+        Args:
+            start_offset: First offset to read; None: the earliest that is needed.
 
         Raises:
-            StaleMetadata: this broker leads the partition no more.
-            SeaweedMQError: something can not be read, or is not committed at the moment.
+            StaleMetadata: If this broker no longer leads the partition.
+            SeaweedMQError: If a record cannot be read, or is not committed at the moment.
         """
         kept = ShardContents()
         position = await self._start() if start_offset is None else start_offset
@@ -70,10 +72,10 @@ class ShardLog:
         return kept
 
     async def append(self, pairs: Sequence[Pair], at_us: int) -> int:
-        """Append records, and nothing between them; the offset after the last, which is not committed yet.
+        """Append records without others in between; return the offset after the last, which is not committed yet.
 
         Raises:
-            SeaweedMQError: as ``LocalPartition.append``: some of it may be there.
+            SeaweedMQError: If ``LocalPartition.append`` raises it; some of the records may be appended.
         """
         end = self.partition.end
         for frame in frames_of(pairs, self.partition.partition, at_us, self._frame_bytes_max):
@@ -82,11 +84,13 @@ class ShardLog:
 
     async def _start(self) -> int:
         partition = self.partition
-        topic = self._view.topics.get(partition.topic.name, partition.topic)  # the mark rises while this lives
+        topic = self._view.topics.get(
+            partition.topic.name, partition.topic
+        )  # the low watermark rises while this log is open
         return max(await partition.earliest(), topic.low_watermark(partition.segment.slots))
 
     async def _load_from(self, position: int, kept: ShardContents) -> int:
-        """Take in what one segment holds from there on; where the next one begins, or how far it was committed."""
+        """Load records of one segment; return where the next segment begins, or the end of the committed records."""
         tail = self.partition.tail(position)
         try:
             while await tail.look() is TailState.READABLE:
@@ -109,7 +113,7 @@ async def _take_in(tail: Tail, kept: ShardContents) -> None:
         skipped = max(0, begins_at - frame.header.base_offset)
         columns = decode_frame(frame, None)
         if not {"_key", "_value"} <= set(columns.schema.names):
-            continue  # not written by us: without a key nobody could find it again
+            continue  # written by another client: records of the state machine have a key
         for pairs in _slices(columns, skipped):
             for key, value in pairs:
                 if key is None:

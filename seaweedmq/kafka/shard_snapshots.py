@@ -1,7 +1,7 @@
-"""Snapshots of a state in the log that it came from: what lies before the last one is not needed any more.
+"""Snapshots of a state in its own log, which make all records before the last snapshot deletable.
 
-The records of one are taken from the state at once, and appended in pieces, between what happens meanwhile. A key that
-was written since then is left out: what the snapshot says of it is old, and what is newer lies behind the mark, too.
+The records of a snapshot are taken from the state at once, and appended in parts between other records. A key that was
+written since the snapshot began is left out: its value in the snapshot is old, and the newer one is above the mark.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,50 +13,58 @@ from seaweedmq.model.config import KIB, MIB
 from seaweedmq.model.kafka_groups import ShardRecord
 
 AFTER_BYTES: Final = 16 * MIB
-"""There is one when so much was written since the last one, or twice what it took, if that is more."""
+"""Bytes written since the last snapshot that make one due, or twice its size if that is more."""
 AFTER_S: Final = 600.0
-"""There is one after so long, too, if an eighth of what it takes was written meanwhile: as often as the log is rolled
-by its age (``partition_roll_age_s``), so that a group of few commits does not leave a file each time."""
+"""Seconds after which a snapshot is also due, if ``AFTER_S_SHARE`` of its size was written meanwhile.
+
+The log rolls by age at the same interval (``partition_roll_age_s``), so that a group with few commits does not leave a
+file each time.
+"""
 AFTER_S_SHARE: Final = 1 / 8
 ROUND_BYTES: Final = 4 * KIB
-"""What an append counts beside its records: reading a frame takes as long as that of so many bytes in large frames. So
-there are about 4,000 frames to read at most while nobody coordinates, not the 100,000 that would fit."""
+"""Bytes that an append counts in addition to its records: the cost of reading one more frame, in bytes of large frames.
+
+It limits loading, during which the groups have no coordinator, to about 4,000 frames, not the 100,000 that would fit.
+"""
 PIECE_BYTES: Final = 256 * KIB
 
 Source: TypeAlias = Callable[[], Iterable[ShardRecord]]
 
 
 class Snapshots:
-    """When there is one, and what goes into the log next of it."""
+    """The schedule of a shard's snapshots, and the records to append of the current one."""
 
     def __init__(self, after_bytes: int = AFTER_BYTES, round_bytes: int = ROUND_BYTES) -> None:
         self._after_bytes = after_bytes
         self._round_bytes = round_bytes
         self._written_bytes = 0
-        """Of other records, since the last one began, and what their appends count."""
+        """Bytes of other records since the last snapshot began, including ``ROUND_BYTES`` for each append."""
         self._last_bytes = 0
-        """What the last one took, or would have taken."""
+        """Size of the last snapshot, or the size it would have had."""
         self._began_at = 0.0
         self._mark: int | None = None
-        """Of the one that is under way: nothing below is needed once all of it is committed."""
+        """The offset at which the current snapshot began; None: none is under way.
+
+        Nothing below it is needed once the whole snapshot is committed.
+        """
         self._rest: Iterator[ShardRecord] = iter(())
         self._newer: set[bytes] = set()
-        """Keys that were written since it began."""
+        """Keys written since the current snapshot began."""
         self._done: int | None = None
 
     @property
     def under_way(self) -> bool:
-        """Whether there are pieces left to append."""
+        """Whether a snapshot has parts left to append."""
         return self._mark is not None
 
     def loaded(self, kept: ShardContents, now: float) -> None:
-        """The state was read from what the log holds. ``now``: seconds on any clock that only rises."""
+        """Note that the state was loaded from the log. ``now``: seconds of a monotonic clock."""
         self._began_at = now
         self._written_bytes = kept.read_bytes + kept.read_frames * self._round_bytes
         self._last_bytes = sum(map(size_of, kept.latest.items()))
 
     def begin_if_due(self, mark: int, source: Source, now: float) -> None:
-        """Take the records of the state, if it is time to. ``mark``: where the next record will be."""
+        """Begin a snapshot of ``source`` if one is due. ``mark``: the offset of the next record."""
         if self._mark is None and self._is_due(now):
             self._mark = mark
             self._began_at = now
@@ -71,14 +79,14 @@ class Snapshots:
         return is_worth_it and now - self._began_at >= AFTER_S
 
     def note(self, pairs: Sequence[Pair]) -> None:
-        """These are appended now, if there are any."""
+        """Count records that are about to be appended."""
         if pairs:
             self._written_bytes += self._round_bytes + sum(map(size_of, pairs))
         if self._mark is not None:
             self._newer.update(key for key, _ in pairs)
 
     def piece(self) -> list[Pair]:
-        """What of it is to be appended next, behind what was noted; nothing if none is under way."""
+        """Return the next part of the snapshot, to be appended after the noted records; empty if none is under way."""
         pairs: list[Pair] = []
         if self._mark is None:
             return pairs
@@ -97,6 +105,6 @@ class Snapshots:
         return pairs
 
     def take_mark(self) -> int | None:
-        """Where the snapshot began whose last piece was given before and is committed by now; once."""
+        """Return the mark of a finished snapshot once, then None; call it when the last part is committed."""
         done, self._done = self._done, None
         return done

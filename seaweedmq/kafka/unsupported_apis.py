@@ -1,4 +1,4 @@
-"""What has one answer in SeaweedMQ, whatever is asked: no permissions, no quotas, no elections, no new groups."""
+"""Handlers of APIs with a constant answer in SeaweedMQ: permissions, quotas, elections and KIP-848 groups."""
 
 from typing import Any
 
@@ -21,13 +21,13 @@ PREFERRED, UNCLEAN = 0, 1
 
 
 class UnsupportedHandlers:
-    """Answers requests about permissions, quotas, elections, reassignments, and those of members of new groups."""
+    """Handlers of requests about permissions, quotas, elections, reassignments, and of members of KIP-848 groups."""
 
     def __init__(self, directory: TopicDirectory) -> None:
         self._directory = directory
 
     def handlers(self) -> dict[int, Handler]:
-        """By API key."""
+        """Return the handlers by API key."""
         return {
             API.DESCRIBE_ACLS: self.no_permissions,
             API.CREATE_ACLS: self.no_permissions,
@@ -39,31 +39,47 @@ class UnsupportedHandlers:
         }
 
     async def no_permissions(self, _: Request) -> Reply:
-        """Everybody may do everything. Raises KafkaRefusal."""
-        raise KafkaError(Code.SECURITY_DISABLED, "SeaweedMQ has no permissions: everybody may do everything")
+        """Reject a request about ACLs: every client may do everything.
+
+        Raises:
+            KafkaError: Always, with SECURITY_DISABLED.
+        """
+        raise KafkaError(Code.SECURITY_DISABLED, "SeaweedMQ has no permissions: every client may do everything")
 
     async def no_quotas(self, _: Request) -> Reply:
-        """Nobody is slowed down."""
+        """Return no quotas: no client is throttled."""
         return DescribeClientQuotasResponse(throttle_time_ms=0, error_code=Code.NONE, error_message=None, entries=[])
 
     async def no_reassignments(self, _: Request) -> Reply:
-        """Segments move in one step: none is ever on its way."""
+        """Return no reassignments: a segment moves in one step."""
         return ListPartitionReassignmentsResponse(
             throttle_time_ms=0, error_code=Code.NONE, error_message=None, topics=[]
         )
 
     async def no_new_groups(self, _: Request) -> Reply:
-        """Of KIP-848. Were this not advertised, librdkafka would wait for ever without a word. Raises KafkaRefusal."""
+        """Reject a member of a KIP-848 group.
+
+        The API is advertised because librdkafka otherwise waits without end and without a message.
+
+        Raises:
+            KafkaError: Always, with UNSUPPORTED_VERSION.
+        """
         raise KafkaError(
-            Code.UNSUPPORTED_VERSION, "SeaweedMQ does not have the new group protocol: set group.protocol=classic"
+            Code.UNSUPPORTED_VERSION, "SeaweedMQ does not support the new group protocol: set group.protocol=classic"
         )
 
     async def elect_leaders(self, request: Request) -> Reply:
-        """The cluster's leader sees to it that every partition has one; of all partitions none needs an election."""
+        """Answer for each partition that no election is needed: the cluster's leader places every partition.
+
+        A request without partitions, for all of them, gets an empty result.
+
+        Raises:
+            KafkaError: If the type of election is unknown: INVALID_REQUEST.
+        """
         await self._directory.nodes.ready()
         body = request.body
         if body.election_type not in (PREFERRED, UNCLEAN):
-            raise KafkaError(Code.INVALID_REQUEST, f"elections of type {body.election_type} are unknown: use 0 or 1")
+            raise KafkaError(Code.INVALID_REQUEST, f"election type {body.election_type} is unknown: use 0 or 1")
         kind, turn = body.election_type, request.turn
         results = [await self._elected(asked, kind, turn) for asked in body.topic_partitions or ()]
         return ElectLeadersResponse(throttle_time_ms=0, error_code=Code.NONE, replica_election_results=results)
@@ -83,6 +99,9 @@ class UnsupportedHandlers:
         except KafkaError as refusal:
             return refusal.kafka_code, str(refusal)
         if led.error is Code.NONE:
-            return Code.ELECTION_NOT_NEEDED, f"partition {partition} of {topic} has its leader, {led.leader}"
+            return Code.ELECTION_NOT_NEEDED, f"partition {partition} of {topic} has leader {led.leader}"
         nobody = Code.PREFERRED_LEADER_NOT_AVAILABLE if kind == PREFERRED else Code.ELIGIBLE_LEADERS_NOT_AVAILABLE
-        return nobody, f"partition {partition} of {topic} gets a leader as soon as a broker has room: none is elected"
+        return (
+            nobody,
+            f"partition {partition} of {topic} gets a leader once a broker has capacity: no election is held",
+        )

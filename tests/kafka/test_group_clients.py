@@ -180,7 +180,7 @@ async def test_the_command_line_shows_and_serves_both_kinds_of_groups(group: Gro
     assert f"group {group.name} does not read kafka/elsewhere" in elsewhere.error
     refused = cluster.run("group", "delete", group.name, "--kind", "kafka", "--force")
     assert refused.status == 1
-    assert "has 2 members, which know where they are: stop them, then delete it" in refused.error
+    assert "has 2 members, which track their own positions: stop them, then delete it" in refused.error
     for member in (one, two):
         await member.leave()
     await asyncio.to_thread(cluster.ok, "group", "delete", group.name)

@@ -479,7 +479,7 @@ async def test_with_fewer_replicas_than_min_insync_replicas_only_acks_all_is_ref
     await testbed.until(lambda: replicas_of(leader) == 1)
     refused = await leader.produce("orders", 0, second)
     assert (refused.error_code, refused.base_offset) == (Code.NOT_ENOUGH_REPLICAS, -1)
-    assert "has 1 replicas at the moment, and min.insync.replicas=2" in refused.error_message
+    assert "has 1 replicas now, below min.insync.replicas=2" in refused.error_message
     quick = await leader.produce("orders", 0, batch(b"quick"), acks=1)
     assert (quick.error_code, quick.base_offset) == (Code.NONE, 1)
 
@@ -528,7 +528,7 @@ async def test_what_finds_no_room_in_time_is_not_stored_and_what_comes_behind_it
     follower.host.freeze()
     said = [await leader.produce("orders", 0, sent, timeout_ms=200) for sent in numbered[:5]]
     assert [one.error_code for one in said] == [Code.REQUEST_TIMED_OUT] * 5
-    assert ["no room" in one.error_message for one in said] == [False, False, False, False, True]
+    assert ["no memory" in one.error_message for one in said] == [False, False, False, False, True]
     follower.host.thaw()
     await testbed.until(lambda: leader.host.broker.local.leads(ORDERS, 0).high_watermark == 4)
     assert (await leader.produce("orders", 0, numbered[5])).error_code == Code.NOT_LEADER_OR_FOLLOWER
@@ -873,8 +873,8 @@ async def test_a_partition_whose_files_take_too_long_is_logged(
     assert (await client.fetch("orders", 0, 0)).error_code == Code.NOT_LEADER_OR_FOLLOWER
     held.set()
     assert [record.message for record in caplog.records if record.name == fetch.__name__] == [
-        "partitions of Kafka fetches rejected: 1 since the last such line: the records of partition 0 of kafka/orders "
-        "could not be read within 10 s, since the storage is slow or slow consumers hold kafka_fetch_bytes_max: retry"
+        "partitions of Kafka fetches rejected: 1 since the last such line: records of partition 0 of kafka/orders "
+        "were not read within 10 s: the storage is slow, or slow consumers hold kafka_fetch_bytes_max: retry"
     ]
 
 

@@ -1,1 +1,1 @@
-"""Kafka's admin APIs: topics, their configs, and what lies in them."""
+"""Kafka's admin APIs: topics, configs, and the files and producers of partitions."""

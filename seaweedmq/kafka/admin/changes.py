@@ -1,6 +1,6 @@
-"""Topics created, altered and deleted for Kafka's clients: by whichever broker leads, and known here before it is said.
+"""Creation, alteration and deletion of topics for Kafka clients, by calls to the cluster's leader.
 
-Clients ask the same broker for metadata a moment later, so that every change is awaited in this broker's live view.
+Clients query the same broker for metadata a moment later, so every change is awaited in this broker's live view.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ R = TypeVar("R")
 PATIENCE_S_MIN, PATIENCE_S_MAX = 1.0, 60.0
 RETRY_FIRST_S, RETRY_MOST_S = 0.02, 0.5
 CALLS_AT_ONCE = 32
-"""Of one request."""
+"""Maximum number of concurrent calls of one request."""
 
 
 def patience_s(timeout_ms: int) -> float:
-    """How long a client that says so may be kept waiting."""
+    """Return the seconds that a client with this timeout may wait, from ``PATIENCE_S_MIN`` to ``PATIENCE_S_MAX``."""
     return min(max(timeout_ms / 1_000, PATIENCE_S_MIN), PATIENCE_S_MAX)
 
 
@@ -56,7 +56,7 @@ async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[R]], turn: 
 
 
 async def by_key(items: Iterable[T], key: Callable[[T], K], turn: Turn) -> dict[K, list[T]]:
-    """The items of each key, in the order in which the keys are first mentioned."""
+    """Group items by key, in the order in which the keys first occur."""
     found: dict[K, list[T]] = {}
     for item in items:
         found.setdefault(key(item), []).append(item)
@@ -65,7 +65,7 @@ async def by_key(items: Iterable[T], key: Callable[[T], K], turn: Turn) -> dict[
 
 
 class TopicChanges:
-    """What admin requests and auto-creation do to topics."""
+    """The changes that admin requests and auto-creation make to topics."""
 
     def __init__(self, api: BrokerApi, view: ClusterView, rng: random.Random) -> None:
         self._api = api
@@ -73,29 +73,31 @@ class TopicChanges:
         self._rng = rng
 
     async def create(self, specs: Sequence[TopicSpec], timeout_s: float) -> list[Topic | SeaweedMQError]:
-        """Create topics; what became of each, in their order. One that is refused does not keep others from it."""
+        """Create topics; return the topic or the error of each, in order. One error does not affect the others."""
         outcomes: list[Topic | SeaweedMQError] = []
         try:
             async with asyncio.timeout(timeout_s):
                 for at in range(0, len(specs), TOPICS_AT_ONCE_MAX):
                     outcomes += await self._create(specs[at : at + TOPICS_AT_ONCE_MAX])
         except TimeoutError:
-            late = DeadlineExceeded(f"not created within {timeout_s:g} s: it may still happen, look for the topic")
+            late = DeadlineExceeded(f"not created within {timeout_s:g} s and may still be created: look for the topic")
             outcomes += [late] * (len(specs) - len(outcomes))
         return outcomes
 
     async def alter(self, topic: Topic, change: Callable[[Topic], TopicChange], timeout_s: float) -> None:
-        """Change a topic as the leader knows it. Who is told of it at the same time by another broker loses nothing:
-        of two changes that were made of the same topic one is not taken, and is made again of what the other left.
+        """Change the leader's current state of a topic.
+
+        Concurrent changes through other brokers are not lost: the leader rejects a change of an old revision, and this
+        method makes it again from the new one.
 
         Args:
-            topic: as it is known here.
-            change: what is to be changed of the topic, given as it is.
-            timeout_s: how long it may take, with all that comes in between.
+            topic: Topic as this broker's view has it.
+            change: Makes the change from the current topic.
+            timeout_s: Seconds for all attempts.
 
         Raises:
-            DeadlineExceeded: not done in time; it may still happen.
-            SeaweedMQError: as ``model.calls.AlterTopic``, or of ``change``.
+            DeadlineExceeded: If the change is not done in time; it may still happen.
+            SeaweedMQError: If ``model.calls.AlterTopic`` or ``change`` raises it.
         """
 
         async def altered() -> TopicDescription:
@@ -107,7 +109,7 @@ class TopicChanges:
             async with asyncio.timeout(timeout_s):
                 await self._view.wait_version((await again(altered)).revision)
         except TimeoutError:
-            raise DeadlineExceeded(f"{topic.name} was not changed within {timeout_s:g} s: look at it again") from None
+            raise DeadlineExceeded(f"{topic.name} was not changed within {timeout_s:g} s: check it and retry") from None
 
     async def delete(self, topic: Topic, timeout_s: float) -> None:
         """Delete a topic with all its records. Raises as :meth:`alter`."""
@@ -116,14 +118,15 @@ class TopicChanges:
                 await self._api.call(DeleteTopic(topic.name, topic.uid))
                 await self._until(lambda: self._uid(topic.name) != topic.uid)
         except TimeoutError:
-            raise DeadlineExceeded(f"{topic.name} was not deleted within {timeout_s:g} s: look for it again") from None
+            raise DeadlineExceeded(f"{topic.name} was not deleted within {timeout_s:g} s: check it and retry") from None
 
     async def delete_records(self, topic: Topic, before: Mapping[int, int], timeout_s: float) -> Mapping[int, int]:
-        """Delete what lies before these offsets, by partition; where the partitions then begin.
+        """Delete the records below an offset of each partition; return the new low watermarks.
 
         Raises:
-            OutOfRange: an offset is above the high watermark, and nothing was deleted.
-            DeadlineExceeded, SeaweedMQError: as :meth:`alter`.
+            OutOfRange: If an offset is above the high watermark; no record was deleted.
+            DeadlineExceeded: If the deletion is not done in time; it may still happen.
+            SeaweedMQError: If ``model.calls.RaiseLowWatermark`` raises it.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -134,12 +137,16 @@ class TopicChanges:
         return low
 
     async def known(self, name: TopicName, timeout_s: float) -> None:
-        """Return once the view knows a topic that another broker created. DeadlineExceeded."""
+        """Wait until the view has a topic that another broker created.
+
+        Raises:
+            DeadlineExceeded: If the view does not have it in time.
+        """
         try:
             async with asyncio.timeout(timeout_s):
                 await self._until(lambda: name in self._view.topics)
         except TimeoutError:
-            raise DeadlineExceeded(f"{name} is there, and not known here after {timeout_s:g} s: ask again") from None
+            raise DeadlineExceeded(f"{name} exists but is not known here after {timeout_s:g} s: retry") from None
 
     async def _create(self, specs: Sequence[TopicSpec]) -> list[Topic | SeaweedMQError]:
         try:
@@ -147,7 +154,7 @@ class TopicChanges:
         except (AlreadyExists, InvalidArgument, ResourceExhausted) as error:
             if len(specs) == 1:
                 return [error]
-            return [outcome for spec in specs for outcome in await self._create([spec])]  # which of them is it?
+            return [outcome for spec in specs for outcome in await self._create([spec])]  # finds the topics that fail
         except SeaweedMQError as error:
             return [error] * len(specs)
         await self._view.wait_version(max(description.revision for description in made))

@@ -1,4 +1,4 @@
-"""Configs of topics and brokers: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources."""
+"""Handlers of DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -35,11 +35,11 @@ from seaweedmq.model.topic import Topic, TopicChange
 
 ALTERED_WITHIN_S = 30.0
 ALL_KINDS_FROM = 1
-"""Version of ListConfigResources from which it lists more than the resources of client metrics, of which are none."""
+"""Version of ListConfigResources from which it lists all resources; before, only client metrics, which do not exist."""
 
 
 class ResourceKind(IntEnum):
-    """What can have configs, as Kafka numbers it."""
+    """Types of config resources, by Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -49,7 +49,7 @@ class ResourceKind(IntEnum):
 
 
 class ConfigHandlers:
-    """Answers requests about configs. What one resource is refused for harms no other."""
+    """Handlers of requests about configs. An error of one resource does not affect the others."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ConfigHandlers:
         self._fetch_bytes_max = fetch_bytes_max
 
     def handlers(self) -> dict[int, Handler]:
-        """By API key."""
+        """Return the handlers by API key."""
         return {
             API.DESCRIBE_CONFIGS: self.describe_configs,
             API.ALTER_CONFIGS: self.alter_configs,
@@ -76,7 +76,7 @@ class ConfigHandlers:
         }
 
     async def describe_configs(self, request: Request) -> Reply:
-        """All configs of each resource, or those that are named."""
+        """Return the named configs of each resource, or all."""
         await self._directory.nodes.ready()
         results = [await self._result(resource, request) for resource in request.body.resources]
         return DescribeConfigsResponse(throttle_time_ms=0, results=results)
@@ -93,7 +93,7 @@ class ConfigHandlers:
         for config in configs:
             if not wanted or config.name in wanted:
                 results.append(_config(config, request.body))
-                await request.turn.pause()  # a topic has thirty, each with its synonyms
+                await request.turn.pause()  # a topic has thirty configs, each with synonyms
         return DescribeConfigsResponse.DescribeConfigsResult(
             error_code=Code.NONE if failure is None else admin_code(failure),
             error_message=None if failure is None else str(failure),
@@ -107,7 +107,7 @@ class ConfigHandlers:
             return describe_configs(self._topic(name), self._config)
         if kind == ResourceKind.BROKER:
             if not name:
-                return ()  # what all brokers share is in their files
+                return ()  # cluster-wide defaults are in the brokers' configuration files
             self._check_own(name)
             return describe_broker(self._config, self._known(), self._fetch_bytes_max)
         raise _has_none(kind, name)
@@ -120,7 +120,8 @@ class ConfigHandlers:
         own = self._own_number()
         if name != str(own):
             raise KafkaError(
-                Code.INVALID_REQUEST, f"configs of broker {name[:40]!r} asked for: this is {own}, ask that one"
+                Code.INVALID_REQUEST,
+                f"configs of broker {name[:40]!r} are not here: this is broker {own}, send it to that one",
             )
 
     def _own_number(self) -> int | None:
@@ -133,14 +134,14 @@ class ConfigHandlers:
         return known if node is None else known | {"advertised.listeners": f"PLAINTEXT://{node.host}:{node.port}"}
 
     async def alter_configs(self, request: Request) -> Reply:
-        """Set all configs of each resource: what is not named gets its default."""
+        """Set all configs of each resource; configs that are not named get their defaults."""
 
         async def alter(resource: Any) -> None:
             names = [config.name for config in resource.configs]
             if twice := _first_twice(names):
-                raise ConfigMisnamed(f"config {twice} is named twice in one request: say once what it is to be")
+                raise ConfigMisnamed(f"config {twice} is named twice in one request: name it once")
             if nothing := next((config.name for config in resource.configs if config.value is None), None):
-                raise ConfigMisnamed(f"config {nothing} has no value: give one, or leave it out for its default")
+                raise ConfigMisnamed(f"config {nothing} has no value: give one, or omit it for its default")
             given = {config.name: config.value for config in resource.configs}
             found = self._topic_to_alter(resource)
             configs = parse_configs(given, replicas=found.replicas)
@@ -150,7 +151,7 @@ class ConfigHandlers:
         return await self._each(request, alter, AlterConfigsResponse)
 
     async def incremental_alter_configs(self, request: Request) -> Reply:
-        """Set, delete, append to or take from single configs."""
+        """Set, delete, append to or subtract from single configs."""
 
         async def alter(resource: Any) -> None:
             steps = [Alteration(config.name, config.config_operation, config.value) for config in resource.configs]
@@ -166,14 +167,16 @@ class ConfigHandlers:
         return await self._each(request, alter, IncrementalAlterConfigsResponse)
 
     async def _each(self, request: Request, alter: Callable[[Any], Awaitable[None]], response: Any) -> Reply:
-        """What ``alter`` says of each resource."""
+        """Run ``alter`` for each resource and reply with the errors."""
 
         async def altered(resources: Sequence[Any]) -> Any:
             kind, name = _key(resources[0])
             failure: SeaweedMQError | None = None
             try:
                 if len(resources) > 1:
-                    raise KafkaError(Code.INVALID_REQUEST, f"resource {name} is named twice in one request")
+                    raise KafkaError(
+                        Code.INVALID_REQUEST, f"resource {name} is named twice in one request: name it once"
+                    )
                 await alter(resources[0])
             except SeaweedMQError as error:
                 failure = unraised(error)
@@ -192,23 +195,27 @@ class ConfigHandlers:
         kind, name = resource.resource_type, resource.resource_name
         if kind == ResourceKind.TOPIC:
             if not name:
-                raise KafkaError(Code.INVALID_REQUEST, "a topic to alter has no default: give its name")
+                raise KafkaError(Code.INVALID_REQUEST, "topic configs have no cluster-wide default: name a topic")
             return self._topic(name)
         if kind == ResourceKind.BROKER:
             raise KafkaError(
                 Code.INVALID_REQUEST,
-                "brokers' configs can not be changed while they run: change the configuration file and restart them",
+                "broker configs cannot be changed at run time: change the configuration file and restart",
             )
         raise _has_none(kind, name)
 
     async def list_config_resources(self, request: Request) -> Reply:
-        """Which resources there are of the kinds that are asked for."""
+        """Return the resources of the requested types.
+
+        Raises:
+            KafkaError: If a type is unknown: UNSUPPORTED_VERSION.
+        """
         await self._directory.nodes.ready()
         wanted: Collection[int] = (ResourceKind.CLIENT_METRICS,)
         if request.version >= ALL_KINDS_FROM:
             wanted = set(request.body.resource_types) or set(ResourceKind)
         if strange := sorted(set(wanted) - set(ResourceKind)):
-            raise KafkaError(Code.UNSUPPORTED_VERSION, f"there are no resources of type {strange[0]}")
+            raise KafkaError(Code.UNSUPPORTED_VERSION, f"resource type {strange[0]} is unknown: use 2, 4, 8, 16 or 32")
         found: list[tuple[int, str]] = []
         if ResourceKind.TOPIC in wanted:
             found += [(ResourceKind.TOPIC, topic.name) for topic in self._directory.topics()]
@@ -252,5 +259,5 @@ def _first_twice(names: Sequence[str]) -> str | None:
 
 def _has_none(kind: int, name: str) -> KafkaError:
     return KafkaError(
-        Code.INVALID_REQUEST, f"resource {name[:100]!r} of type {kind} has no configs: topics (2) and brokers (4) have"
+        Code.INVALID_REQUEST, f"resource {name[:100]!r} of type {kind} has no configs: use topics (2) or brokers (4)"
     )

@@ -1,7 +1,7 @@
-"""Readers of files between two fetches: whoever asks for the offset at which one stands goes on with it.
+"""Cursors: readers of files that are kept between two fetches and reused at the offset where they stand.
 
-A cursor belongs to nobody: it is found by the offset that comes next, so nothing in it can be stale, groups that read
-the same share what was read ahead, and a repeated request opens a fresh one.
+A cursor has no owner: it is found by its next offset. So its contents cannot be stale, groups that read the same
+records share what was read ahead, and a repeated request opens a new cursor.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ IDLE_S = 30.0
 
 
 class CursorKey(NamedTuple):
-    """Where a cursor stands."""
+    """The position of a cursor."""
 
     topic_uid: int
     segment: int
@@ -24,29 +24,29 @@ class CursorKey(NamedTuple):
 
 
 class Cursor:
-    """A tail, and what was taken of it and is not given yet."""
+    """A tail, and the frames that were taken from it but are not delivered yet."""
 
     __slots__ = ("next_offset", "rest", "tail")
 
     def __init__(self, tail: Tail) -> None:
         self.tail = tail
         self.next_offset = tail.position
-        """Of the next record to be given, which may lie inside of the first frame of ``rest``."""
+        """Offset of the next record to deliver, which may lie inside the first frame of ``rest``."""
         self.rest: deque[Frame] = deque()
 
     @property
     def rest_bytes(self) -> int:
-        """Of ``rest``."""
+        """The bytes of ``rest``."""
         return sum(frame.header.frame_bytes for frame in self.rest)
 
     @property
     def is_of_use(self) -> bool:
-        """Whether who goes on here is faster than with a new one."""
+        """Whether reuse is faster than a new cursor."""
         return bool(self.rest) or self.tail.reads_files
 
 
 class Cursors:
-    """Those that nobody uses at the moment. The memory of their tails may be taken away while they are here."""
+    """The idle cursors. Other readers may take the memory of their tails."""
 
     def __init__(
         self,
@@ -55,13 +55,19 @@ class Cursors:
         cursors_max: int,
         rest_bytes_max: int,
     ) -> None:
-        """``rest_bytes_max``: of what was taken and not given, of all of them together."""
+        """Create an empty set that closes the longest idle cursors above its limits.
+
+        Args:
+            spawn: Runs the closing of a cursor as a named task.
+            cursors_max: Maximum number of idle cursors.
+            rest_bytes_max: Maximum ``rest_bytes`` of all idle cursors together.
+        """
         self._spawn = spawn
         self._cursors_max = cursors_max
         self._rest_bytes_max = rest_bytes_max
         self._rest_bytes = 0
         self._idle: OrderedDict[CursorKey, tuple[Cursor, float]] = OrderedDict()
-        """The longest idle first."""
+        """Idle cursors with the time since when, the longest idle first."""
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -69,14 +75,14 @@ class Cursors:
         return len(self._idle)
 
     def take(self, key: CursorKey) -> Cursor | None:
-        """The cursor that stands there, to be put back or closed by who took it."""
+        """Remove and return the cursor at a position, if any; the caller puts it back or closes it."""
         cursor = self._remove(key)
         if cursor is not None:
             cursor.tail.keep()
         return cursor
 
     def put(self, cursor: Cursor) -> None:
-        """Keep a cursor for whoever reads on from where it stands."""
+        """Keep a cursor for the next fetch at its offset; close it if reuse is not faster."""
         if not cursor.is_of_use or self._is_closed:
             self._close(cursor)
             return
@@ -93,7 +99,7 @@ class Cursors:
         self._watch()
 
     async def close(self) -> None:
-        """Close all, now and later."""
+        """Close all cursors, and every one that is put back later."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -117,7 +123,7 @@ class Cursors:
     def _sweep(self) -> None:
         self._timer = None
         now = asyncio.get_running_loop().time()
-        # The very sum that the timer waits for: a difference may be rounded otherwise.
+        # The same sum as the timer's deadline: a difference may be rounded differently.
         while self._idle and now >= next(iter(self._idle.values()))[1] + IDLE_S:
             self._close_oldest()
         self._watch()

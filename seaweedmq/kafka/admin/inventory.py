@@ -1,4 +1,4 @@
-"""What a broker holds of partitions: DescribeLogDirs and DescribeProducers."""
+"""Handlers of DescribeLogDirs and DescribeProducers."""
 
 import asyncio
 from collections import Counter
@@ -23,14 +23,14 @@ from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import SegmentStore
 
 LOG_DIR = "seaweedmq"
-"""All brokers share one storage; where it is is their business."""
+"""Name of the one log directory: all brokers share one storage, whose path is not shown."""
 LISTINGS_AT_ONCE = 8
 LISTED_WITHIN_S = 30.0
 NOT_KNOWN = -1
 
 
 class InventoryHandlers:
-    """Answers questions about partitions of which this broker is a replica, or the leader."""
+    """Handlers of requests about partitions of which this broker is a replica, or the leader."""
 
     def __init__(
         self,
@@ -40,22 +40,31 @@ class InventoryHandlers:
         broker_id: Callable[[], str],
         producers: Callable[[TopicName, int], Sequence[ProducerState]],
     ) -> None:
-        """``producers``: of the open segment with this slot, if this broker is its primary. Raises NotFound,
-        StaleMetadata, Unavailable if it is not."""
+        """Create the handlers.
+
+        Args:
+            directory: Topics that Kafka clients see.
+            store: Storage that lists the files.
+            broker_id: Returns the id of this broker.
+            producers: Returns the producers of the open segment with a slot. It raises NotFound, StaleMetadata or
+                Unavailable if this broker is not the primary.
+        """
         self._directory = directory
         self._store = store
         self._broker_id = broker_id
         self._producers = producers
 
     def handlers(self) -> dict[int, Handler]:
-        """By API key."""
+        """Return the handlers by API key."""
         return {API.DESCRIBE_LOG_DIRS: self.describe_log_dirs, API.DESCRIBE_PRODUCERS: self.describe_producers}
 
     # --- files --------------------------------------------------------------------------------------------------------
 
     async def describe_log_dirs(self, request: Request) -> Reply:
-        """How many bytes the files have of each partition that this broker is a replica of. All brokers share one
-        storage: another replica counts the same files."""
+        """Return the bytes of the files of each partition of which this broker is a replica.
+
+        All brokers share one storage, so another replica counts the same files.
+        """
         asked = request.body.topics
         if asked is None:
             wanted = {topic.name: set(range(topic.count)) for topic in self._directory.topics()}
@@ -93,13 +102,13 @@ class InventoryHandlers:
         return [topic for topic in self._directory.topics() if topic.name in wanted]
 
     def _replicated(self, topic: PartitionedTopic, partitions: set[int]) -> list[int]:
-        """Those of the partitions that this broker is a replica of."""
+        """Return the partitions of which this broker is a replica."""
         segments = {number: topic.segment(number) for number in sorted(partitions) if 0 <= number < topic.count}
         own = self._broker_id()
         return [number for number, segment in segments.items() if segment is not None and own in segment.replicas]
 
     async def _sizes(self, topic: PartitionedTopic) -> Counter[int]:
-        """By the first slot of a segment."""
+        """Return the bytes of files by the first slot of their segment."""
         segments = self._directory.view.segments_of(topic.topic.name)
         sizes: Counter[int] = Counter()
         for file in await self._store.list_topic_files(topic.topic.name):
@@ -110,7 +119,7 @@ class InventoryHandlers:
     # --- producers ----------------------------------------------------------------------------------------------------
 
     async def describe_producers(self, request: Request) -> Reply:
-        """Who produces to partitions that are led here, as far as it is remembered."""
+        """Return the remembered producers of partitions that this broker leads."""
         result, topics = DescribeProducersResponse.TopicResponse, []
         for topic in request.body.topics:
             partitions = []

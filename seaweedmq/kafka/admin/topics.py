@@ -1,4 +1,4 @@
-"""Topics by hand: CreateTopics, DeleteTopics, CreatePartitions."""
+"""Handlers of CreateTopics, DeleteTopics and CreatePartitions."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -29,12 +29,12 @@ from seaweedmq.model.topic import PARTITIONS_MAX, Topic, TopicSpec
 from seaweedmq.runtime.turns import Turn
 
 DEFAULT = -1
-"""As many as the cluster's settings say."""
+"""Number of partitions or replicas in a request that means the cluster's default."""
 NAMED_BY_ID_FROM = 6
-"""Version of DeleteTopics from which topics are named one by one, by name or id."""
+"""Version of DeleteTopics from which each topic is named by its name or its id."""
 
 _Mention: TypeAlias = tuple[str | None, bytes | None]
-"""A topic in a DeleteTopics request: its name, or its id of 16 bytes, or (which is rejected) both or neither."""
+"""A topic in a DeleteTopics request: its name, or its id of 16 bytes; both or neither are rejected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,11 @@ class _Shape:
 
 
 def admin_code(error: SeaweedMQError) -> int:
-    """What an admin request is told of a failure. Numbers, names and configs were checked before the leader was asked:
-    what it refuses all the same are the cluster's limits."""
+    """Return the error code for an admin request.
+
+    Numbers, names and configs are checked before the call to the leader, so an InvalidArgument from the leader is a
+    limit of the cluster.
+    """
     match error:
         case ConfigMisnamed():
             return Code.INVALID_REQUEST
@@ -58,7 +61,7 @@ def admin_code(error: SeaweedMQError) -> int:
 
 
 class TopicHandlers:
-    """Answers CreateTopics, DeleteTopics and CreatePartitions. What one topic is refused for harms no other."""
+    """Handlers of CreateTopics, DeleteTopics and CreatePartitions. An error of one topic does not affect the others."""
 
     def __init__(self, directory: TopicDirectory, changes: TopicChanges, config: BrokerConfig) -> None:
         self._directory = directory
@@ -66,7 +69,7 @@ class TopicHandlers:
         self._config = config
 
     def handlers(self) -> dict[int, Handler]:
-        """By API key."""
+        """Return the handlers by API key."""
         return {
             API.CREATE_TOPICS: self.create_topics,
             API.DELETE_TOPICS: self.delete_topics,
@@ -76,7 +79,7 @@ class TopicHandlers:
     # --- creation -----------------------------------------------------------------------------------------------------
 
     async def create_topics(self, request: Request) -> Reply:
-        """Create topics, or check that they could be."""
+        """Create topics; with ``validate_only``, only check the request."""
         body = request.body
         await self._directory.nodes.ready()
         outcomes: dict[str, TopicSpec | Topic | SeaweedMQError] = {}
@@ -101,11 +104,11 @@ class TopicHandlers:
     def _spec(self, topic: Any) -> TopicSpec:
         name = self._directory.new_name(topic.name)
         if name in self._directory.view.topics:
-            raise KafkaError(Code.TOPIC_ALREADY_EXISTS, f"topic {topic.name} (SeaweedMQ's {name}) is there already")
+            raise KafkaError(Code.TOPIC_ALREADY_EXISTS, f"topic {topic.name} (SeaweedMQ's {name}) exists already")
         shape = self._shape(topic)
         twice = sorted(config for config, times in Counter(c.name for c in topic.configs).items() if times > 1)
         if twice:
-            raise InvalidConfig(f"config {twice[0]} of topic {topic.name} is named twice: say once what it is to be")
+            raise InvalidConfig(f"config {twice[0]} of topic {topic.name} is named twice: name it once")
         given = {config.name: config.value for config in topic.configs}
         configs = parse_configs(given, replicas=shape.replicas)
         return spec_of(name, partitions=shape.partitions, replicas=shape.replicas, configs=configs)
@@ -115,13 +118,13 @@ class TopicHandlers:
             if (topic.num_partitions, topic.replication_factor) != (DEFAULT, DEFAULT):
                 raise KafkaError(
                     Code.INVALID_REQUEST,
-                    f"topic {topic.name} is given assignments, and numbers of partitions and replicas: leave these -1",
+                    f"topic {topic.name} has assignments and numbers of partitions or replicas: set the numbers to -1",
                 )
             ordered = sorted(topic.assignments, key=lambda assignment: assignment.partition_index)
             if [assignment.partition_index for assignment in ordered] != list(range(len(ordered))):
                 raise KafkaError(
                     Code.INVALID_REPLICA_ASSIGNMENT,
-                    f"assignments of topic {topic.name} are not of partitions 0 to {len(ordered) - 1}: name each once",
+                    f"assignments of topic {topic.name} must name each of partitions 0 to {len(ordered) - 1} once",
                 )
             replicas = self._replicas_of(topic.name, [assignment.broker_ids for assignment in ordered])
             return self._checked(topic.name, len(ordered), replicas)
@@ -136,14 +139,14 @@ class TopicHandlers:
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise KafkaError(
                 Code.INVALID_PARTITIONS,
-                f"topic {name} is to have {partitions} partitions: give from 1 to {PARTITIONS_MAX:,}, or -1 for "
+                f"topic {name} cannot have {partitions} partitions: give 1 to {PARTITIONS_MAX:,}, or -1 for "
                 f"{self._config.kafka_partitions_default}",
             )
         brokers = staying_brokers(self._directory.view)
         if not 1 <= replicas <= min(brokers, REPLICAS_MAX):
             raise KafkaError(
                 Code.INVALID_REPLICATION_FACTOR,
-                f"topic {name} is to have {replicas} replicas: there are {brokers} brokers, give from 1 to "
+                f"topic {name} cannot have {replicas} replicas on {brokers} brokers: give 1 to "
                 f"{min(brokers, REPLICAS_MAX)}, or -1 for {default_replicas(self._directory.view)}",
             )
         return _Shape(partitions, replicas)
@@ -183,19 +186,22 @@ class TopicHandlers:
         )
 
     def _replicas_of(self, name: str, assignments: Sequence[Sequence[int]]) -> int:
-        """How many each partition has. Who has which the cluster chooses, by load: they only have to be there."""
+        """Return the number of replicas of each partition.
+
+        The named brokers only have to be registered: the cluster places the replicas by load.
+        """
         counts = {len(brokers) for brokers in assignments}
         if len(counts) != 1 or 0 in counts or any(len(set(brokers)) < len(brokers) for brokers in assignments):
             raise KafkaError(
                 Code.INVALID_REPLICA_ASSIGNMENT,
-                f"assignments of topic {name} differ in their number of replicas, are empty, or name a broker twice",
+                f"assignments of topic {name} are empty, of different lengths, or name a broker twice",
             )
         there = {node.id for node in self._directory.nodes.live()}
         strange = sorted({broker for brokers in assignments for broker in brokers} - there)
         if strange:
             raise KafkaError(
                 Code.INVALID_REPLICA_ASSIGNMENT,
-                f"topic {name} is assigned to broker {strange[0]}, which is not there: there are {sorted(there)}",
+                f"topic {name} is assigned to broker {strange[0]}, which is not registered: use {sorted(there)}",
             )
         return counts.pop()
 
@@ -233,14 +239,19 @@ class TopicHandlers:
         )
 
     async def _to_delete(self, asked: Iterable[_Mention], turn: Turn) -> dict[_Mention, PartitionedTopic | KafkaError]:
-        """Resolve the topics of one request. As in Kafka, a topic that is named twice is kept, and one result rejects
-        it; the two may be equal, or be the name and the id."""
+        """Resolve the topics of one request.
+
+        As in Kafka, a topic that is named twice is not deleted and gets one result with an error. The two mentions may
+        be equal, or be the name and the id.
+        """
         found: dict[_Mention, PartitionedTopic | KafkaError] = {}
         for mention, times in (await by_key(asked, lambda mention: mention, turn)).items():
             name, topic_id = mention
             try:
                 if (name is None) == (topic_id is None):
-                    raise KafkaError(Code.INVALID_REQUEST, "a topic is to be deleted by its name or its id: give one")
+                    raise KafkaError(
+                        Code.INVALID_REQUEST, "a topic to delete has both or neither of name and id: give one"
+                    )
                 if len(times) > 1:
                     raise _named_twice(name or (topic_id or b"").hex())
                 found[mention] = self._directory.find(name if topic_id is None else topic_id)  # type: ignore[arg-type]
@@ -254,10 +265,10 @@ class TopicHandlers:
             await turn.pause()
         return found
 
-    # --- more partitions ----------------------------------------------------------------------------------------------
+    # --- partitions ---------------------------------------------------------------------------------------------------
 
     async def create_partitions(self, request: Request) -> Reply:
-        """Give topics more partitions, or check that they could have them."""
+        """Add partitions to topics; with ``validate_only``, only check the request."""
         body = request.body
         await self._directory.nodes.ready()
 
@@ -283,13 +294,17 @@ class TopicHandlers:
     async def _grow(self, asked: Any, validate_only: bool, timeout_s: float) -> None:
         found = self._directory.find(asked.name)
         if not found.is_writable or found.is_internal:
-            why = "its groups and transactions lie in partitions by number" if found.is_internal else "it is a ring"
-            raise KafkaError(Code.INVALID_PARTITIONS, f"topic {asked.name} can not have more partitions: {why}")
+            why = (
+                "its groups and transactions are assigned to partitions by number"
+                if found.is_internal
+                else "it is a ring"
+            )
+            raise KafkaError(Code.INVALID_PARTITIONS, f"topic {asked.name} cannot have more partitions: {why}")
         if not found.count < asked.count <= PARTITIONS_MAX:
             raise KafkaError(
                 Code.INVALID_PARTITIONS,
-                f"topic {asked.name} has {found.count} partitions, and {asked.count} are asked for: they only grow, up "
-                f"to {PARTITIONS_MAX:,}",
+                f"topic {asked.name} has {found.count} partitions and cannot have {asked.count}: the number only "
+                f"grows, up to {PARTITIONS_MAX:,}",
             )
         if asked.assignments is not None:
             new = [assignment.broker_ids for assignment in asked.assignments]

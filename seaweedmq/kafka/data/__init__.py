@@ -1,1 +1,1 @@
-"""Kafka's APIs about records: Produce, Fetch, ListOffsets, DeleteRecords, InitProducerId."""
+"""Kafka's APIs for records: Produce, Fetch, ListOffsets, DeleteRecords, InitProducerId."""

@@ -1,4 +1,4 @@
-"""DeleteRecords: partitions are cut off below an offset."""
+"""Handler of DeleteRecords, which deletes the records of partitions below an offset."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,28 +13,28 @@ from seaweedmq.kafka.wire.messages import API, DeleteRecordsResponse, Handler, R
 from seaweedmq.runtime.turns import Turn
 
 ALL = -1
-"""Everything that is committed."""
+"""Offset in a request that means the high watermark: delete all committed records."""
 NO_OFFSET = -1
 
 
 class DeleteRecordsHandlers:
-    """Answers DeleteRecords of the partitions that are led here; the leader of the cluster keeps where they begin."""
+    """Handler of DeleteRecords for partitions led by this broker; the cluster's leader stores the low watermarks."""
 
     def __init__(self, partitions: PartitionLookup, changes: TopicChanges) -> None:
         self._partitions = partitions
         self._changes = changes
 
     def handlers(self) -> dict[int, Handler]:
-        """By API key."""
+        """Return the handlers by API key."""
         return {API.DELETE_RECORDS: self.delete_records}
 
     async def delete_records(self, request: Request) -> Reply:
-        """Delete what lies before an offset, of each partition that is named."""
+        """Delete the records below an offset in each named partition."""
         timeout_s = patience_s(request.body.timeout_ms)
         turn = request.turn
         named: dict[str, dict[int, int]] = {}
         for topic in request.body.topics:
-            for each in topic.partitions:  # what is named again counts, as in Kafka
+            for each in topic.partitions:  # the last mention of a partition counts, as in Kafka
                 named.setdefault(topic.name, {})[each.partition_index] = each.offset
                 await turn.pause()
         topics = await for_each(named.items(), lambda topic: self._topic(*topic, timeout_s, turn), turn)
@@ -66,7 +66,7 @@ class DeleteRecordsHandlers:
     async def _offsets(
         self, topic: PartitionedTopic, before: Mapping[int, int], turn: Turn
     ) -> tuple[dict[int, int], dict[int, int | SeaweedMQError]]:
-        """Offsets below which records are deleted, and the partitions of which none are."""
+        """Return the offsets below which to delete records, and the errors of the other partitions."""
         wanted: dict[int, int] = {}
         refused: dict[int, int | SeaweedMQError] = {}
         for partition, offset in before.items():
@@ -91,17 +91,19 @@ class DeleteRecordsHandlers:
             if len(before) == 1:
                 return dict.fromkeys(before, unraised(error))
         outcomes: dict[int, int | SeaweedMQError] = {}
-        for partition, offset in before.items():  # which of them is it?
+        for partition, offset in before.items():  # finds the partitions that fail
             outcomes |= await self._delete(topic, {partition: offset}, timeout_s)
         return outcomes
 
 
 def _check(topic: PartitionedTopic) -> None:
     if topic.is_internal:
-        raise KafkaError(Code.INVALID_TOPIC_EXCEPTION, f"topic {topic.name} is Kafka's own: its records stay")
+        raise KafkaError(Code.INVALID_TOPIC_EXCEPTION, f"topic {topic.name} is internal: its records cannot be deleted")
     if not topic.is_writable:
-        raise KafkaError(Code.POLICY_VIOLATION, f"topic {topic.name} is a ring: records below an offset stay")
+        raise KafkaError(
+            Code.POLICY_VIOLATION, f"topic {topic.name} is a ring: its records cannot be deleted by offset"
+        )
     if not topic.topic.settings.expires:
         raise KafkaError(
-            Code.POLICY_VIOLATION, f"topic {topic.name} is compacted: with cleanup.policy=compact alone records stay"
+            Code.POLICY_VIOLATION, f"topic {topic.name} is compacted: add delete to cleanup.policy to delete records"
         )

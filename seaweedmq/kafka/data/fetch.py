@@ -1,4 +1,4 @@
-"""Fetch: what partitions that are led here have for a consumer, by events and not by polling."""
+"""Handler of Fetch, which waits for records by events and does not poll."""
 
 import asyncio
 import logging
@@ -35,13 +35,13 @@ from seaweedmq.runtime.turns import Turn
 log = logging.getLogger(__name__)
 
 WAIT_S_MAX = 300.0
-"""A client may ask for less."""
+"""Maximum wait of a Fetch, in seconds; a client may request less."""
 READ_S_MAX = 10.0
-"""Of files, which may have to wait for memory. What was not read then is asked for again."""
+"""Seconds to read one partition, which may wait for memory; the client requests unread records again."""
 LARGE_PARTITIONS = 5_000
-"""A reply that names more of them is put together in a thread."""
+"""Number of partitions from which a reply is assembled in a thread."""
 BY_ID_FROM = 13
-"""Version from which topics are named by their ids."""
+"""Version from which requests name topics by their ids."""
 READ_COMMITTED = 1
 NO_OFFSET = -1
 _MISSING = frozenset({Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID})
@@ -49,7 +49,7 @@ _MISSING = frozenset({Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID})
 
 @dataclass(slots=True)
 class Fetched:
-    """The answer for one partition."""
+    """The part of a reply for one partition."""
 
     partition: int
     want: RequestedPartition
@@ -65,36 +65,40 @@ class Fetched:
 
     @property
     def has_records(self) -> bool:
+        """Whether records were read."""
         return self.batches is not None and self.batches.size > 0
 
     @property
     def is_old(self) -> bool:
-        """Whether there may be more by now."""
+        """Whether the partition changed since it was looked up."""
         source = self.source
         return source is not None and (source.is_over or source.high_watermark != self.high_watermark)
 
     @property
     def ends_wait(self) -> bool:
-        """Whether the error is one that the client acts upon. A partition that does not exist does not end the wait of
-        the others: else a consumer that keeps one which was deleted asks without a pause."""
+        """Whether the partition has an error that ends the wait.
+
+        A partition that does not exist does not end it: else a consumer with a deleted partition would send requests
+        without a pause.
+        """
         return self.error is not None and _code_of(self.error) not in _MISSING
 
     def count(self) -> None:
-        """Count what was committed since the last call, without reading it."""
+        """Count the bytes committed since the last call, without reading them."""
         source, bytes_max = self.source, max(self.want.bytes_max, 1)
         while source is not None and self.counted_to < source.high_watermark and self.readable_bytes < bytes_max:
             entries = source.in_memory(self.counted_to, bytes_max - self.readable_bytes)
-            if entries is None:  # in files: much, or old enough to be sent
+            if entries is None:  # in files: large, or old enough to send
                 self.readable_bytes = REPLY_BYTES_MAX
                 return
             self.readable_bytes += sum(len(entry.payload) for entry in entries)
             self.counted_to = entries[-1].end_offset
-            if self.counted_to < source.high_watermark:  # whole frames stop short of the limit that is reached here
+            if self.counted_to < source.high_watermark:  # the next frame would exceed the limit
                 self.readable_bytes = max(self.readable_bytes, bytes_max)
 
 
 class FetchHandlers:
-    """Answers Fetch."""
+    """Handler of Fetch."""
 
     def __init__(
         self, local: LocalBroker, partitions: PartitionLookup, reader: PartitionReader, memory: FetchMemory
@@ -106,12 +110,15 @@ class FetchHandlers:
         self._rejections = RejectionLog(log, "partitions of Kafka fetches")
 
     def handlers(self) -> dict[int, Handler]:
-        """By the keys of the APIs."""
+        """Return the handlers by API key."""
         return {API.FETCH: self.fetch}
 
     async def fetch(self, request: Request) -> Reply:
-        """Wait until there are ``min_bytes`` of records, or an error, or ``max_wait_ms`` are over, or the reply holds
-        up another one; then read, once. A Fetch that waits holds no records."""
+        """Wait for records, then read them once.
+
+        The wait ends at ``min_bytes`` of records, an error, ``max_wait_ms``, or when the reply holds up another one. A
+        waiting Fetch holds no records.
+        """
         body, loop = request.body, asyncio.get_running_loop()
         try:
             exchange = await self._begin(request)
@@ -162,14 +169,14 @@ class FetchHandlers:
         wait: FetchWait[PartitionKey],
         deadline: float,
     ) -> None:
-        """Return when the reply is worth to be sent, or has to be."""
+        """Wait until the reply has enough records or is due."""
         poll = _Poll(request, fetched, wait)
         try:
             await poll.listen()
             async with asyncio.timeout_at(deadline):
                 while not poll.is_over:
                     await poll.changed()
-                    for key in poll.ended():  # the partition may have a successor here
+                    for key in poll.ended():  # this broker may lead the successor
                         poll.replace(key, await self._look(key, fetched[key].want))
         except TimeoutError:
             return
@@ -202,10 +209,10 @@ class FetchHandlers:
     async def _gather(
         self, fetched: dict[PartitionKey, Fetched], bytes_max: int, memory: ReplyMemory, turn: Turn
     ) -> int:
-        """Read what there is now; return the bytes."""
+        """Read the committed records; return their bytes."""
         share = FetchBudget(bytes_max)
         for key, said in fetched.items():
-            await turn.pause()  # before it reads: one commit may have woken a thousand consumers
+            await turn.pause()  # before the read: one commit may have woken a thousand consumers
             if said.is_old:
                 said = fetched[key] = await self._look(key, said.want)
             if said.source is not None and said.want.offset < said.high_watermark:
@@ -225,14 +232,14 @@ class FetchHandlers:
             self._fail(said, topic, error)
         except TimeoutError:
             said.error = Unavailable(
-                f"the records of partition {said.partition} of {said.source.topic.name} could not be read within "
-                f"{READ_S_MAX:g} s, since the storage is slow or slow consumers hold kafka_fetch_bytes_max: retry"
+                f"records of partition {said.partition} of {said.source.topic.name} were not read within "
+                f"{READ_S_MAX:g} s: the storage is slow, or slow consumers hold kafka_fetch_bytes_max: retry"
             )
             self._rejections.add(said.error)
 
 
 class _Poll:
-    """A Fetch that waits. Each commit of a partition is counted when it happens, and wakes no task but the last one."""
+    """A waiting Fetch. Each commit of a partition is counted at once; only the one that ends the wait wakes a task."""
 
     def __init__(self, request: Request, fetched: dict[PartitionKey, Fetched], wait: FetchWait[PartitionKey]) -> None:
         self._request = request
@@ -242,39 +249,41 @@ class _Poll:
         self._listening: dict[PartitionKey, tuple[Signal, Callable[[], None]]] = {}
         self._ended: set[PartitionKey] = set()
         self._failed: set[PartitionKey] = set()
-        """Those whose error ends the wait."""
+        """Partitions whose error ends the wait."""
         request.line.grown.listen(self._grown)
 
     async def listen(self) -> None:
-        """Count every partition, now and whenever it grows."""
+        """Count every partition, now and at each commit."""
         for key in self._fetched:
             self._listen(key)
             await self._request.turn.pause()
 
     @property
     def is_over(self) -> bool:
-        """Whether the reply is due: for an error, for enough records, for another reply behind it, or because no
-        partition is left that could get any."""
+        """Whether the reply is due.
+
+        It is due for an error, enough records, another reply behind it, or if no partition can get any records.
+        """
         return self._request.holds_up or self._wait.is_enough or not self._listening or bool(self._failed)
 
     async def changed(self) -> None:
-        """Wait until something happened that may end the wait."""
+        """Wait for an event that may end the wait."""
         await self._woken.wait()
         self._woken.clear()
 
     def ended(self) -> list[PartitionKey]:
-        """The partitions whose segments have ended since the last call."""
+        """Return the partitions whose segments ended since the last call."""
         ended, self._ended = self._ended, set()
         return [key for key in self._fetched if key in ended] if ended else []
 
     def replace(self, key: PartitionKey, said: Fetched) -> None:
-        """A partition was looked up again."""
+        """Replace a partition by its repeated lookup."""
         self._unlisten(key)
         self._fetched[key] = said
         self._listen(key)
 
     def close(self) -> None:
-        """Listen to nothing."""
+        """Remove all listeners."""
         self._request.line.grown.unlisten(self._grown)
         for key in tuple(self._listening):
             self._unlisten(key)
@@ -316,8 +325,8 @@ class _Poll:
 def _check_offset(partition: LocalPartition, offset: int, log_start: int) -> None:
     if not log_start <= offset <= partition.end:
         raise OutOfRange(
-            f"offset {offset} of partition {partition.partition} of {partition.topic.name}: it holds {log_start} to "
-            f"{partition.high_watermark}"
+            f"offset {offset} of partition {partition.partition} of {partition.topic.name} is out of range: it has "
+            f"{log_start} to {partition.high_watermark}"
         )
 
 
@@ -377,5 +386,5 @@ def _partition(said: Fetched, isolation_level: int) -> FetchedPartition:
 
 
 def _code_of(error: Exception) -> Code:
-    """The code of a failed read: a damaged file reaches the consumer's caller as lost records do."""
+    """Return the code of a failed read: as for lost records, a consumer raises that of a damaged file to its caller."""
     return Code.CORRUPT_MESSAGE if isinstance(error, Corrupt) else code_of(error)

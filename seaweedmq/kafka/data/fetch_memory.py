@@ -1,9 +1,9 @@
-"""Memory of replies to Fetch, all together within a bound: when it is short, replies are smaller.
+"""Memory of Fetch replies within one limit: replies are smaller when memory is short.
 
-A reply reserves at most half of what is free, and nothing while others wait: so a few replies do not hold everything.
-A small first batch is sent in any case, so that each consumer continues. A large one waits, in order, until there is
-memory for it. Those that wait press the replies that hold memory, the largest first: the connection of one whose client
-takes it too slowly is closed.
+A reply reserves at most half of the free bytes, and nothing while others wait, so that a few replies cannot hold all
+memory. A small first batch is sent without a reservation, so that each consumer continues. A large one waits, in order,
+for memory. Waiting replies press those that hold memory, the largest first: the connection of a client that reads too
+slowly is closed.
 """
 
 import asyncio
@@ -17,49 +17,49 @@ from seaweedmq.model.config import MIB
 REPLY_BYTES_MAX = 55 * MIB
 """Largest reply, in bytes: the default of Kafka's ``fetch.max.bytes``."""
 SMALL_BYTES = 64 * 1024
-"""A first batch up to this size does not wait."""
+"""Size up to which a first batch does not wait, in bytes."""
 
 
 class FetchMemory:
-    """Bytes of replies from before they are gathered until their clients have taken them."""
+    """The account of bytes of Fetch replies, from before the read until the clients have taken them."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
         self._waiting: OrderedDict[asyncio.Future[None], tuple[ReplyMemory, int]] = OrderedDict()
         self._holding: dict[ReplyMemory, None] = {}
-        """Replies that hold bytes."""
+        """Replies that hold bytes, as an ordered set."""
         self._pressed_at = float("-inf")
         self.used = 0
 
     def reply(self, press: Callable[[float, int], bool] = not_pressed) -> "ReplyMemory":
-        """For one reply, which holds nothing yet. ``press`` is that of its connection's ``Line``."""
+        """Return the account of one reply, which holds nothing yet; ``press`` is that of its connection's ``Line``."""
         return ReplyMemory(self, press)
 
     @property
     def free(self) -> int:
-        """Bytes that no reply holds."""
+        """The bytes that no reply holds."""
         return max(0, self._limit - self.used)
 
     @property
     def may_reserve(self) -> int:
-        """Bytes that a reply may reserve: half of what is free, so that something is left for the next one."""
+        """The bytes that a reply may reserve: half of the free ones, which leaves some for the next reply."""
         return 0 if self._waiting else self.free // 2
 
     @property
     def reply_bytes_max(self) -> int:
-        """Bytes that a reply may have while no other reply holds any. A larger first batch is sent nevertheless."""
+        """The bytes of a reply while no other reply holds any; a larger first batch is sent nevertheless."""
         return min(REPLY_BYTES_MAX, self._limit // 2)
 
     async def take(self, reply: "ReplyMemory", size_bytes: int) -> None:
-        """Wait until ``size_bytes`` fit beside what others hold, in the order of the calls; ``reply`` holds them then.
+        """Wait until ``size_bytes`` fit beside the bytes of others, in order of the calls; ``reply`` then holds them.
 
-        What is larger than all of the memory is let in once no other reply holds any.
+        More than the whole memory is granted once no other reply holds any.
         """
         if not self._waiting and self._fits(reply, size_bytes):
             reply.hold(size_bytes)
             return
         loop = asyncio.get_running_loop()
-        reply.release()  # else those that wait would wait for each other
+        reply.release()  # else waiting replies would wait for each other
         turn: asyncio.Future[None] = loop.create_future()
         self._waiting[turn] = reply, size_bytes
         try:
@@ -67,11 +67,10 @@ class FetchMemory:
                 self.press(loop.time())
         finally:
             if self._waiting.pop(turn, None) is not None:
-                self.serve()  # those behind wait for it no longer
+                self.serve()  # a cancelled wait must not block the next ones
 
     def press(self, now: float) -> None:
-        """While replies wait, close the connections of slow clients that hold what the first one lacks, the largest
-        replies first."""
+        """While replies wait, close connections of slow clients until the first one fits, the largest replies first."""
         if not self._waiting or now < self._pressed_at + budget.PRESS_INTERVAL_S:
             return
         self._pressed_at = now
@@ -84,14 +83,14 @@ class FetchMemory:
                 lacking -= reply.held
 
     def note(self, reply: "ReplyMemory") -> None:
-        """The bytes that a reply holds have changed."""
+        """Note a change of the bytes that a reply holds."""
         if reply.held:
             self._holding[reply] = None
         else:
             self._holding.pop(reply, None)
 
     def serve(self) -> None:
-        """Let those in whose bytes fit by now."""
+        """Grant waiting replies, in order, while their bytes fit."""
         while self._waiting:
             turn, (reply, size_bytes) = next(iter(self._waiting.items()))
             if not self._fits(reply, size_bytes):
@@ -107,7 +106,7 @@ class FetchMemory:
 
 
 class ReplyMemory:
-    """The part of the memory that one reply holds."""
+    """The bytes that one reply holds."""
 
     def __init__(self, memory: FetchMemory, press: Callable[[float, int], bool]) -> None:
         self._memory = memory
@@ -116,8 +115,10 @@ class ReplyMemory:
         self.held = 0
 
     def reserve(self, bytes_max: int) -> int:
-        """Hold as much of this as one reply may reserve, in the place of what was held; return how much. It may be
-        nothing, and a small first batch of a reply is sent nevertheless."""
+        """Hold up to ``bytes_max`` instead of the bytes held before; return how many.
+
+        The result may be 0: a small first batch is sent nevertheless.
+        """
         self.release()
         self.hold(min(bytes_max, self._memory.may_reserve))
         return self.held
@@ -132,7 +133,7 @@ class ReplyMemory:
         return size_bytes > max(self.held, SMALL_BYTES)
 
     def hold(self, size_bytes: int) -> None:
-        """Hold this, in the place of what was held."""
+        """Hold ``size_bytes`` instead of the bytes held before."""
         less = self.held - size_bytes
         self._memory.used -= less
         self.held = size_bytes
@@ -141,5 +142,5 @@ class ReplyMemory:
             self._memory.serve()
 
     def release(self) -> None:
-        """Hold nothing. May be called again."""
+        """Hold nothing. Repeated calls have no effect."""
         self.hold(0)

@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch: where partitions begin and end, and where times and epochs do."""
+"""Handlers of ListOffsets and OffsetForLeaderEpoch: offsets of ends, times and leader epochs of partitions."""
 
 import asyncio
 from collections import Counter
@@ -21,25 +21,25 @@ from seaweedmq.kafka.wire.messages import (
 
 LATEST, EARLIEST, HIGHEST_TIME, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 KNOWN_FROM = {LATEST: 0, EARLIEST: 0, HIGHEST_TIME: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
-"""Mark -> version of ListOffsets that brought it."""
+"""Special timestamp -> version of ListOffsets that introduced it."""
 NO_TIME = -1
 TIMEOUT_S = 30.0
-"""Of a search through files, where the client names none."""
+"""Seconds for all searches of a request: the default, and the limit of what a client may request."""
 US_PER_MS = 1000
 
 
 class ListOffsetsHandlers:
-    """Answers what is asked of offsets."""
+    """Handlers of ListOffsets and OffsetForLeaderEpoch."""
 
     def __init__(self, partitions: PartitionLookup) -> None:
         self._partitions = partitions
 
     def handlers(self) -> dict[int, Handler]:
-        """By the keys of the APIs."""
+        """Return the handlers by API key."""
         return {API.LIST_OFFSETS: self.list_offsets, API.OFFSET_FOR_LEADER_EPOCH: self.leader_epochs}
 
     async def list_offsets(self, request: Request) -> Reply:
-        """The offset of a time, or of one of the marks, of every partition that is asked for."""
+        """Return the offset of a time or of a special timestamp in each requested partition."""
         body = request.body
         timeout_s = body.timeout_ms / 1000 if body.timeout_ms > 0 else TIMEOUT_S
         deadline = asyncio.get_running_loop().time() + min(timeout_s, TIMEOUT_S)
@@ -62,7 +62,7 @@ class ListOffsetsHandlers:
         return ListOffsetsResponse(throttle_time_ms=0, topics=topics)
 
     async def leader_epochs(self, request: Request) -> Reply:
-        """Where epochs of leaders ended, so that a consumer sees whether what it read was cut off."""
+        """Return the end offsets of leader epochs, by which a consumer detects a truncated log."""
         make = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
         topics = []
         for t in request.body.topics:
@@ -79,11 +79,13 @@ class ListOffsetsHandlers:
         offset, time_ms, epoch = NO_OFFSET, NO_TIME, NO_EPOCH
         try:
             if times > 1:
-                raise KafkaError(Code.INVALID_REQUEST, f"partition {part.partition_index} of {name} is named twice")
+                raise KafkaError(
+                    Code.INVALID_REQUEST, f"partition {part.partition_index} of {name} is named twice: name it once"
+                )
             if part.timestamp < 0 and KNOWN_FROM.get(part.timestamp, version + 1) > version:
                 raise KafkaError(
                     Code.UNSUPPORTED_VERSION,
-                    f"offset of {part.timestamp} in version {version}: give a time in milliseconds, or -1 to -5",
+                    f"timestamp {part.timestamp} is unknown in version {version}: give milliseconds, or -1 to -5",
                 )
             partition = self._partitions.led(
                 self._partitions.topic(name), part.partition_index, part.current_leader_epoch
@@ -94,7 +96,7 @@ class ListOffsetsHandlers:
         except SeaweedMQError as failure:
             error = unraised(failure)
         except TimeoutError:
-            error = DeadlineExceeded(f"{name}: the search took too long")
+            error = DeadlineExceeded(f"offset of {name} not found in time: retry")
         return make(
             partition_index=part.partition_index,
             error_code=Code.NONE if error is None else code_of(error),
@@ -105,7 +107,7 @@ class ListOffsetsHandlers:
         )
 
     async def _offset(self, partition: LocalPartition, wanted: int) -> tuple[int, int]:
-        """Offset and time in milliseconds; -1 for none."""
+        """Return an offset and its time in milliseconds; -1 for none."""
         if wanted == LATEST:
             return partition.high_watermark, NO_TIME
         if wanted == EARLIEST:

@@ -1,4 +1,4 @@
-"""Reading one partition for a Fetch reply: batches as they were sent, from memory or from files."""
+"""Reader of one partition for a Fetch reply, which returns the batches as sent, from memory or from files."""
 
 from dataclasses import dataclass, field
 
@@ -14,17 +14,17 @@ from seaweedmq.kafka.data.reencode import Reencoder
 
 @dataclass(slots=True)
 class Batches:
-    """What was read of a partition, in buffers that are sent one after another: nothing is joined here."""
+    """The batches read from a partition, in buffers that are sent one after another without a copy."""
 
     next_offset: int
     """Offset after the last record."""
     buffers: list[bytes | memoryview] = field(default_factory=list)
     size: int = 0
-    """Bytes."""
+    """Bytes of all buffers."""
 
 
 class PartitionReader:
-    """Reads from partitions that are led here."""
+    """A reader of partitions that this broker leads."""
 
     def __init__(self, cursors: Cursors, reencoder: Reencoder) -> None:
         self._cursors = cursors
@@ -33,14 +33,22 @@ class PartitionReader:
     async def read(
         self, partition: LocalPartition, offset: int, bytes_max: int, share: FetchBudget, memory: ReplyMemory
     ) -> Batches:
-        """Committed batches from the one that holds ``offset`` on: at most ``bytes_max`` bytes, and what the reply's
-        share has left, except a first batch, which waits for ``memory`` if it is large.
+        """Read committed batches from the one that contains ``offset``.
+
+        Args:
+            partition: Partition to read.
+            offset: Offset of the first record.
+            bytes_max: Maximum bytes of this partition; the first batch of a reply may be larger.
+            share: Bytes that are left for the whole reply.
+            memory: Memory of the reply, for which a large first batch waits.
 
         Raises:
-            OutOfRange: what lies there is not kept any more.
-            StaleMetadata, NotFound: the partition is not led here any more, or gone.
-            DataLoss, Corrupt, StorageFailed: as ``reader.read_segment``, about the first record; what lies before a
-                later one is returned.
+            OutOfRange: If the record at ``offset`` was deleted.
+            StaleMetadata: If this broker no longer leads the partition.
+            NotFound: If the partition was deleted.
+            DataLoss: If the first record is lost; the records before a later loss are returned.
+            Corrupt: If the first record is unreadable; the records before a later one are returned.
+            StorageFailed: If the storage fails.
         """
         found = _Filling(offset, share, share.of(bytes_max), memory)
         while not found.is_full and found.batches.next_offset < partition.high_watermark:
@@ -52,10 +60,10 @@ class PartitionReader:
                 except (Corrupt, DataLoss):
                     if not found.batches.size:
                         raise
-                    break  # the consumer gets what lies before, and asks for what follows
+                    break  # the consumer gets the records before, and its next fetch the error
                 continue
             if entries and found.has_to_wait(size := entries[0].size_bytes):
-                del entries  # the log would have let go of it, but not this reader
+                del entries  # the log may drop the entries during the wait: hold no reference
                 await found.may_begin(size)
                 continue
             for entry in entries:
@@ -66,7 +74,7 @@ class PartitionReader:
         return found.batches
 
     async def _from_files(self, partition: LocalPartition, found: "_Filling") -> None:
-        """Until the reply is full, or what follows is in memory or in another segment."""
+        """Read until the reply is full, or the next records are in memory or in another segment."""
         cursor = self._cursor(partition, found.batches.next_offset)
         try:
             await self._read_on(partition, cursor, found)
@@ -90,12 +98,12 @@ class PartitionReader:
             if not tail.reads_files:
                 return
             if not found.share.taken:
-                tail.offer()  # it may have to wait for memory, and others for its turn
+                tail.offer()  # a wait for memory must not keep the tail's from others
                 await found.may_begin(tail.next_bytes(max(1, found.left)))
                 tail.keep()
             taken = tail.take(max(1, found.left))
             for part in () if taken is None else taken.parts:
-                cursor.rest.extend(split_frames(part, verify=False))  # the reader did
+                cursor.rest.extend(split_frames(part, verify=False))  # the tail has verified them
 
     def _cursor(self, partition: LocalPartition, offset: int) -> Cursor:
         tail = partition.tail(offset)
@@ -118,7 +126,7 @@ class PartitionReader:
 
 
 class _Filling:
-    """Batches that are being gathered, and what still fits."""
+    """The batches read so far, and the bytes that still fit."""
 
     def __init__(self, offset: int, share: FetchBudget, left: int, memory: ReplyMemory) -> None:
         self._memory = memory
@@ -128,20 +136,21 @@ class _Filling:
         self.is_full = left <= 0 and share.taken > 0
 
     def has_to_wait(self, frame_bytes: int) -> bool:
-        """Whether a frame is the first of the reply, and large enough to wait for memory that is not held yet."""
+        """Whether a frame is the first of the reply and must wait for memory."""
         return not self.share.taken and self._memory.waits_for(frame_bytes)
 
     async def may_begin(self, frame_bytes: int) -> None:
-        """Wait for memory for a frame, if it is the first of the reply and large."""
+        """Wait for memory for a frame if it is the first of the reply and large."""
         if not self.share.taken:
             await self._memory.first_batch(frame_bytes)
 
     def takes(self, size: int) -> bool:
-        """Whether a batch still fits; nothing does after one that did not."""
+        """Whether a batch still fits; after one that does not, no other does."""
         self.is_full = self.is_full or not self.share.fits(size, self.left)
         return not self.is_full
 
     def add(self, buffers: tuple[bytes | memoryview, ...], size: int, end_offset: int) -> None:
+        """Add a batch of ``size`` bytes."""
         self.batches.buffers += buffers
         self.batches.size += size
         self.batches.next_offset = end_offset

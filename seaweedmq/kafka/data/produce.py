@@ -1,4 +1,4 @@
-"""Produce: batches go to the partitions that are led here, in order, and the reply waits until they are committed."""
+"""Handler of Produce, which appends batches in order and replies once they are committed."""
 
 import asyncio
 from collections.abc import Awaitable, Sequence
@@ -45,24 +45,32 @@ from seaweedmq.runtime.one_at_a_time import OneAtATime
 from seaweedmq.runtime.turns import Turn, in_turns
 
 BY_ID_FROM = 13
-"""Version from which topics are named by their ids."""
+"""Version from which requests name topics by their ids."""
 TIMEOUT_S_MAX = 300.0
-"""A client may ask for less."""
+"""Maximum wait of a Produce, in seconds; a client may request less."""
 MEMORY_S_MIN = 1.0
-"""Shortest wait for room for a batch. ``timeout_ms`` is the time that a client gives to other replicas, as little as 0;
-what this broker does alone takes none of it in Apache Kafka."""
+"""Minimum wait for memory for a batch, in seconds.
+
+``timeout_ms`` is the client's limit for other replicas, and may be 0. In Apache Kafka, the leader's own work does not
+count against it.
+"""
 ALONE_S_MIN = 30.0
-"""Shortest wait for a batch that no other replica has to hold: it is appended, and after an error clients repeat it."""
+"""Minimum wait for the commit of a batch without followers, in seconds.
+
+The batch is already appended, and after an error clients would repeat it.
+"""
 QUICK_BYTES, QUICK_RECORDS = 2 * MIB, 2_500
-"""A batch that is not compressed and no larger is checked at once, within a millisecond or two. Others are checked in a
-thread, for nobody is to wait for what somebody else packed; that costs about as much again (of 1 MB of 1 KB, a quarter
-of all that the broker does for it)."""
+"""Size up to which an uncompressed batch is checked on the event loop, in one or two milliseconds.
+
+Others are checked in a thread, so that no client waits for the decompression of another one's batch. The thread doubles
+the cost of the check (for 1 MB of 1 KB records, a quarter of the broker's whole cost).
+"""
 QUICK_HEADERS = 1_000
-"""Headers of a record that is checked at once: each takes a microsecond."""
+"""Maximum headers of a record that is checked on the event loop: each takes a microsecond."""
 MESSAGE_BYTES_MAX = 1_048_588
-"""``max.message.bytes`` where a topic has none: Kafka's."""
+"""Kafka's default of ``max.message.bytes``, for topics without the config."""
 OUTCOMES_A_STEP = 50
-"""Partitions of a reply that are answered at once: up to some 0.25 ms."""
+"""Partitions of a reply that are settled in one step of the event loop: up to about 0.25 ms."""
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 NO_TIME = -1
 _SENT_AGAIN = frozenset(
@@ -75,8 +83,10 @@ _SENT_AGAIN = frozenset(
         Code.KAFKA_STORAGE_ERROR,
     }
 )
-"""Errors after which clients send the same batch again. With any other one it is lost, and its client continues with
-the next."""
+"""Errors after which clients send the same batch again.
+
+After any other error the batch is lost, and the client continues with the next one.
+"""
 
 
 class _Appended(NamedTuple):
@@ -94,27 +104,27 @@ class _Failed(NamedTuple):
 
 
 class _Sequence(NamedTuple):
-    """Of a batch of an idempotent producer."""
+    """The sequence of a batch of an idempotent producer."""
 
     who: tuple[int, str | bytes, int, int]
-    """Connection, topic, partition and producer id."""
+    """The connection, topic, partition and producer id."""
     epoch: int
     first: int
 
     @classmethod
     def of(cls, connection: int, topic: str | bytes, partition: int, records: Frames) -> "_Sequence | None":
-        """None: no such producer, or no batch."""
+        """Return the sequence of a batch; None without a producer id, or if the bytes are not a batch."""
         try:
             header = read_header(records)
         except InvalidBatch:
-            return None  # as whoever checks the batch says
+            return None  # the check of the batch reports it
         if header.producer_id < 0:
             return None
         return cls((connection, topic, partition, header.producer_id), header.producer_epoch, header.base_sequence)
 
 
 class ProduceHandlers:
-    """Answers Produce."""
+    """Handler of Produce."""
 
     def __init__(self, local: LocalBroker, partitions: PartitionLookup) -> None:
         self._local = local
@@ -123,18 +133,18 @@ class ProduceHandlers:
         self._unpacking = OneAtATime()
 
     def handlers(self) -> dict[int, Handler]:
-        """By the keys of the APIs."""
+        """Return the handlers by API key."""
         return {API.PRODUCE: self.produce}
 
     async def produce(self, request: Request) -> Awaitable[Reply]:
-        """Append everything that a request brings. What is returned waits until all of it is committed.
+        """Append all batches of a request; the returned awaitable waits until all of them are committed.
 
         Raises:
-            KafkaRefusal: ``acks`` is none of Kafka's.
+            KafkaError: If ``acks`` is not 0, 1 or -1: INVALID_REQUIRED_ACKS.
         """
         body = request.body
         if body.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
-            raise KafkaError(Code.INVALID_REQUIRED_ACKS, f"acks={body.acks}: give 0, 1 or -1, which means all")
+            raise KafkaError(Code.INVALID_REQUIRED_ACKS, f"acks={body.acks} is unknown: use 0, 1 or -1 (all)")
         began = asyncio.get_running_loop().time()
         timeout_s = min(max(body.timeout_ms, 0) / 1000, TIMEOUT_S_MAX)
         room_by = began + max(timeout_s, MEMORY_S_MIN)
@@ -153,7 +163,7 @@ class ProduceHandlers:
         return Later(partial(self._reply, request.version, request.turn, topics, alone_by, due))
 
     async def _silence(self, topics: Sequence[tuple[Any, Sequence[_Appended | _Failed]]]) -> None:
-        """For who wants to hear of nothing, and sees from the end of its connection that something failed."""
+        """Raise the first error of a request with acks=0, which closes the connection: there is no reply."""
         for _, outcomes in topics:
             for outcome in outcomes:
                 if isinstance(outcome, _Failed):
@@ -176,13 +186,15 @@ class ProduceHandlers:
                 self._refused.forget(sequence.who)
             return appended
         except SeaweedMQError as raised:
-            # Without the frames it went through, which hold what was unpacked: up to 64 MiB until garbage is collected.
+            # Without its traceback, whose frames hold the unpacked batch: up to 64 MiB until garbage is collected.
             error = fresh(_behind(raised) if is_behind else raised)
             error.__cause__ = None
             hint = None if topic is None else self._partitions.hint(topic, part.index, error)
             failed = _Failed(part.index, error, hint)
         except TimeoutError:
-            failed = _Failed(part.index, DeadlineExceeded(f"{wanted.name}: no room for the batch within timeout_ms"))
+            failed = _Failed(
+                part.index, DeadlineExceeded(f"{wanted.name}: no memory for the batch within timeout_ms: retry")
+            )
         if sequence is not None and not is_behind and _code(failed.error) in _SENT_AGAIN:
             self._refused.refuse(sequence.who, sequence.epoch, sequence.first, now)
         return failed
@@ -192,12 +204,13 @@ class ProduceHandlers:
     ) -> _Appended:
         if topic.is_internal:
             raise KafkaError(
-                Code.INVALID_TOPIC_EXCEPTION, f"topic {topic.name} is written by coordinators alone: choose another one"
+                Code.INVALID_TOPIC_EXCEPTION,
+                f"topic {topic.name} is internal, only coordinators write it: choose another one",
             )
         if not topic.is_writable:
             raise KafkaError(
                 Code.INVALID_TOPIC_EXCEPTION,
-                f"topic {topic.name} has no partitions of its own, its keys are spread over a ring: publish to it with "
+                f"topic {topic.name} has no fixed partitions, its keys are spread over a ring: publish to it with "
                 "SeaweedMQ's own clients, or create a topic with partitions",
             )
         partition = self._partitions.led(topic, index)
@@ -205,8 +218,8 @@ class ProduceHandlers:
         if needs_all and len(partition.segment.replicas) < settings.insync_replicas_min:
             raise KafkaError(
                 Code.NOT_ENOUGH_REPLICAS,
-                f"partition {index} of {topic.name} has {len(partition.segment.replicas)} replicas at the moment, and "
-                f"min.insync.replicas={settings.insync_replicas_min} for acks=all: retry when brokers are back",
+                f"partition {index} of {topic.name} has {len(partition.segment.replicas)} replicas now, below "
+                f"min.insync.replicas={settings.insync_replicas_min} for acks=all: retry when more brokers run",
             )
         data = records
         has_own_time = settings.timestamp_type is TimestampType.CREATE_TIME
@@ -214,7 +227,7 @@ class ProduceHandlers:
         if checked.header.base_offset != 0:
             raise InvalidBatch(
                 BatchErrorCode.INVALID_RECORD,
-                f"a batch begins at offset {checked.header.base_offset}: send 0, it is the broker that gives offsets",
+                f"batch has base offset {checked.header.base_offset}: send 0, the broker assigns offsets",
             )
         append_time_ms = NO_TIME
         if not has_own_time:
@@ -224,11 +237,11 @@ class ProduceHandlers:
         return _Appended(index, topic, partition, ack, append_time_ms)
 
     def _times_ms(self, settings: TopicSettings) -> tuple[int, int]:
-        """Earliest and latest time of a record that a topic takes.
+        """Return the earliest and the latest time that a topic accepts for a record, in milliseconds.
 
-        Clients do not send again what is refused for its time, and librdkafka stores the batches behind it twice if
-        they were stored and not acknowledged. So a clock that has just been set refuses nothing that it would have
-        taken before (``core.clock_doubt``).
+        Clients do not resend a batch that is rejected for its time, and librdkafka duplicates the batches behind it if
+        they were appended but not acknowledged. So a clock that was just set does not reject a time that it would have
+        accepted before (``core.clock_doubt``).
         """
         earliest_ms, latest_ms = (us // 1000 for us in self._local.clock.span_us())
         return earliest_ms - settings.behind_max_ms, latest_ms + settings.ahead_max_ms
@@ -254,7 +267,7 @@ class ProduceHandlers:
             except InvalidBatch as error:
                 if not isinstance(error.__cause__, TooManyHeaders):
                     raise
-        return await self._unpacking.run(check)  # what is unpacked is not counted, there is one of it
+        return await self._unpacking.run(check)  # one batch at a time, since its unpacked bytes are not accounted for
 
     async def _reply(
         self,
@@ -264,7 +277,7 @@ class ProduceHandlers:
         alone_by: float,
         replicated_by: float,
     ) -> Reply:
-        """Wait for commits: until ``replicated_by`` where other replicas are waited for, else until ``alone_by``."""
+        """Reply after the commits; the deadline is ``replicated_by``, or ``alone_by`` of segments without followers."""
         hints: list[LeaderHint] = []
         said = []
         for wanted, outcomes in topics:
@@ -274,7 +287,7 @@ class ProduceHandlers:
                 if isinstance(settled, _Failed) and settled.hint is not None:
                     hints.append(settled.hint)
                 parts.append(_said(settled))
-                if len(parts) % OUTCOMES_A_STEP == 0:  # a small request has waited for its commit, and is not to again
+                if len(parts) % OUTCOMES_A_STEP == 0:  # not for small requests: they have waited for their commit
                     await turn.pause()
             said.append(
                 ProducedTopic(name=key, partitions=parts)
@@ -284,7 +297,7 @@ class ProduceHandlers:
         return await in_turns(produce_reply(version, said, endpoints=endpoints(hints)), turn)
 
     async def _settle(self, outcome: _Appended | _Failed, alone_by: float, replicated_by: float) -> _Appended | _Failed:
-        """Whether an appended batch is committed, or why it was not in time."""
+        """Wait until a batch is committed; return it, or its failure."""
         if isinstance(outcome, _Failed) or outcome.ack.end_offset <= outcome.partition.high_watermark:
             return outcome
         is_alone = len(outcome.partition.segment.replicas) == 1
@@ -294,14 +307,16 @@ class ProduceHandlers:
         except SeaweedMQError as error:
             return _Failed(outcome.number, error, self._partitions.hint(outcome.topic, outcome.number, error))
         except TimeoutError:
-            return _Failed(outcome.number, DeadlineExceeded(f"{outcome.partition.topic.name}: not kept in timeout_ms"))
+            return _Failed(
+                outcome.number, DeadlineExceeded(f"{outcome.partition.topic.name}: not committed within timeout_ms")
+            )
         return outcome
 
 
 def _behind(error: SeaweedMQError) -> SeaweedMQError:
-    """What is said of a batch behind one that was refused: to a client that hears of a gap, that one is lost."""
+    """Return a retriable error for a batch behind a rejected one: after a gap, a client drops the rejected batch."""
     if isinstance(error, OutOfOrderSequence):
-        return Unavailable(f"a batch before this one was refused, send that again first: {error}")
+        return Unavailable(f"an earlier batch was rejected, send that again first: {error}")
     return error
 
 
@@ -327,7 +342,7 @@ def _said(outcome: _Appended | _Failed) -> ProducedPartition:
 def _code(error: Exception) -> int:
     match error:
         case ResourceExhausted():
-            # Not REQUEST_TIMED_OUT: clients would send it again in silence until their delivery timeout.
+            # Not REQUEST_TIMED_OUT: clients would resend silently until their delivery timeout.
             return Code.POLICY_VIOLATION
         case InvalidBatch():
             return Code[error.refusal.name]

@@ -1,7 +1,7 @@
-"""Ids for producers that ask for one (InitProducerId): from a counter in etcd, a block at a time.
+"""Allocation of producer ids (InitProducerId), in blocks from a counter in etcd.
 
-The counter is set back when etcd is restored, and a producer with the id of another would have its batches taken for
-repeats. So each block is claimed in the storage as well, and a block is never below a claimed one.
+A restore of etcd sets the counter back, and the batches of a producer with another one's id would be taken for repeats.
+So each block is also claimed in the storage, and a new block is never below a claimed one.
 """
 
 import asyncio
@@ -18,11 +18,14 @@ from seaweedmq.runtime.retrying import after_s, backoff, retrying
 RETRY_FIRST_S, RETRY_MOST_S = 0.02, 0.5
 BLOCK_TIMEOUT_S = 5.0
 CLAIMS_KEPT = 8
-"""Claims that stay, the highest. A claim that is not one of them took too long to tell whether it was the first."""
+"""Number of the highest claims that are kept.
+
+A claim below them took so long that an earlier claim of its block may already be deleted.
+"""
 
 
 class ProducerIds:
-    """What this broker gives. No two producers of a cluster ever get the same id."""
+    """The producer ids that this broker allocates. No two producers of a cluster ever get the same id."""
 
     def __init__(self, meta: MetaStore, store: SegmentStore, rng: random.Random) -> None:
         self._meta = meta
@@ -35,9 +38,11 @@ class ProducerIds:
         """Return an id that no producer has.
 
         Raises:
-            Unavailable: etcd or the storage is unreachable, or other brokers took every block for a while.
-            ResourceExhausted: all are given.
-            Corrupt, Unsupported: the counter can not be read.
+            Unavailable: If etcd or the storage is unreachable, or other brokers took every block for
+                ``BLOCK_TIMEOUT_S``.
+            ResourceExhausted: If all ids are used up.
+            Corrupt: If the counter is unreadable.
+            Unsupported: If the counter has a newer format.
         """
         while (given := self._block.take()) is None:
             async with self._refilling:
@@ -48,18 +53,18 @@ class ProducerIds:
                 )
                 try:
                     self._block.refill(await attempts(self._take_block))
-                except StorageFailed as error:  # clients take the code of a failed storage for final here
-                    raise Unavailable(f"no producer id can be given without the storage: {error}") from error
+                except StorageFailed as error:  # clients treat the code of a failed storage as final here
+                    raise Unavailable(f"no producer id without the storage: {error}") from error
         return given
 
     async def _take_block(self) -> range:
-        """Take a block from the counter and claim it; one that is not claimed for sure is never given."""
+        """Take a block from the counter and claim it; a block with an uncertain claim is never used."""
         entry = await self._meta.get(KAFKA_PRODUCER_IDS)
         claimed = await self._store.read_claims(ClaimKind.PRODUCER_IDS)
         block = next_block(None if entry is None else id_counter_from_json(entry.value), claimed.keys())
         unchanged = Compare(KAFKA_PRODUCER_IDS, mod_revision=0 if entry is None else entry.mod_revision)
         if await self._meta.transact([unchanged], [Put(KAFKA_PRODUCER_IDS, id_counter_to_json(block.stop))]) is None:
-            raise Conflict("another broker took a block of producer ids at the same time: take the next one")
+            raise Conflict("another broker took the block of producer ids at the same time: take the next one")
         await self._claim(block.start)
         return block
 
@@ -67,7 +72,7 @@ class ProducerIds:
         """Claim a block in the storage.
 
         Raises:
-            Conflict: If it is taken, or was for so long that its claim is gone.
+            Conflict: If it is claimed, or its claim may have been deleted already.
         """
         try:
             await self._store.create_claim(ClaimKind.PRODUCER_IDS, first, b"")

@@ -1,4 +1,4 @@
-"""Frames of SeaweedMQ's own publishers, and of tables, as Kafka's batches: made once for all who read them."""
+"""Conversion of frames of native publishers and tables to Kafka batches, shared by all readers."""
 
 import asyncio
 from collections import OrderedDict
@@ -14,7 +14,7 @@ from seaweedmq.kafka.wire.error_mapping import KafkaError
 
 BATCH_BYTES_MAX = 256 * 1024
 LARGE_BYTES = 1024 * 1024
-"""Frames from this size on are made one after another: each takes several times its size meanwhile."""
+"""Size from which frames are encoded one after another: each needs several times its size during that."""
 
 
 class _Key(NamedTuple):
@@ -25,30 +25,31 @@ class _Key(NamedTuple):
 
 
 class Reencoder:
-    """Keeps the batches it made, within a bound; those it made last stay in any case."""
+    """An encoder that caches its batches up to a limit; the last ones are cached regardless of it."""
 
     def __init__(self, kept_bytes_max: int) -> None:
         self._limit = kept_bytes_max
         self._kept: OrderedDict[_Key, tuple[bytes, ...]] = OrderedDict()
-        """The longest unused first."""
+        """Cached batches, the least recently used first."""
         self._kept_bytes = 0
         self._turns: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
-        """Of those who want what is not kept: one makes it, and if that one is cancelled, the next does."""
+        """Locks of uncached frames: one reader encodes, and if it is cancelled, the next one does."""
         self._large = asyncio.Lock()
 
     async def batches(self, topic_uid: int, segment: int, frame: Frame) -> tuple[bytes, ...]:
-        """The records of a plain frame in batches of their offsets, the segment's id as leader epoch.
+        """Return the records of a frame without columns as batches with the same offsets, the segment as leader epoch.
 
         Raises:
-            KafkaRefusal: they have columns. Not a code that consumers try again after: they would, for ever, and say
-                nothing.
-            Corrupt, Unsupported: as ``decode_frame``.
+            KafkaError: If the frame has columns. After its code consumers do not retry: that would be silent and
+                without end.
+            Corrupt: If ``decode_frame`` raises it.
+            Unsupported: If ``decode_frame`` raises it.
         """
         header = frame.header
         if header.schema_version:
             raise KafkaError(
                 Code.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-                "the topic has columns, and Kafka's records have none: read it with SeaweedMQ's own client",
+                "topic has columns, which Kafka records cannot hold: read it with SeaweedMQ's own client",
             )
         key = _Key(topic_uid, segment, header.base_offset, header.end_offset)
         found = self._found(key)
@@ -75,7 +76,7 @@ class Reencoder:
 
 
 async def _in_thread(frame: Frame, segment: int) -> tuple[bytes, ...]:
-    """Encode in a thread, and wait for its end even if the caller is cancelled: the thread holds memory until then."""
+    """Encode in a thread; wait for its end even if the caller is cancelled: the thread holds memory until then."""
     making = asyncio.ensure_future(asyncio.to_thread(encoded, frame, segment))
     try:
         return await asyncio.shield(making)
@@ -85,7 +86,7 @@ async def _in_thread(frame: Frame, segment: int) -> tuple[bytes, ...]:
 
 
 def encoded(frame: Frame, segment: int) -> tuple[bytes, ...]:
-    """The records of a plain frame in batches of their offsets."""
+    """Return the records of a frame without columns as batches with the same offsets."""
     header = frame.header
     rows = full_batch(decode_frame(frame, None), header, None)
     return tuple(batches_of(rows, header.base_offset, segment, BATCH_BYTES_MAX))

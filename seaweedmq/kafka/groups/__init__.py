@@ -1,1 +1,1 @@
-"""Kafka's groups: classic members, committed offsets, FindCoordinator, and the admin APIs of groups."""
+"""Kafka groups: classic members, committed offsets, FindCoordinator, and the admin APIs of groups."""

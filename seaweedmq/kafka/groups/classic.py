@@ -1,4 +1,4 @@
-"""Requests of consumer groups and their members: to events of the coordinator, and back."""
+"""Handlers of consumer group requests, which map them to events of the coordinator and its replies back."""
 
 import asyncio
 from typing import Any
@@ -36,28 +36,28 @@ from seaweedmq.model.kafka_groups import GroupState, ListedGroup
 from seaweedmq.ports import Environment
 
 CLASSIC = "classic"
-"""The only type of groups there is."""
+"""The only supported type of groups."""
 CLIENT_ID_LENGTH_MAX = 255
-"""What is beyond is not kept."""
+"""Characters of a client id that are stored; the rest is cut off."""
 NAME_LENGTH_MAX = 249
-"""Of what members name."""
+"""Maximum characters of an instance id, a protocol, or a protocol type."""
 MEMBER_ID_FROM, REBALANCE_TIMEOUT_FROM, NAMED_ERRORS_FROM, SKIPPED_FROM = 4, 1, 6, 9
 NULL_PROTOCOL_FROM, MANY_LEAVE_FROM, PROTOCOL_NAMED_FROM = 7, 3, 5
 LEAVING_AT_ONCE = 20
-"""Members that leave in one event of a group's state."""
+"""Maximum number of members that leave in one event."""
 GROUP_OPERATIONS = frozenset({3, 6, 8, 10, 11})
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: nobody is refused anything."""
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: there are no permissions."""
 
 
 class ClassicGroupHandlers:
-    """Answers them."""
+    """Handlers of the requests of classic groups."""
 
     def __init__(self, coordinators: Coordinators, env: Environment) -> None:
         self._coordinators = coordinators
         self._env = env
 
     def handlers(self) -> dict[int, Handler]:
-        """By API key."""
+        """Return the handlers by API key."""
         return {
             API.JOIN_GROUP: self.join,
             API.SYNC_GROUP: self.sync,
@@ -71,7 +71,7 @@ class ClassicGroupHandlers:
     # --- members ------------------------------------------------------------------------------------------------------
 
     async def join(self, request: Request) -> Reply:
-        """JoinGroup. Waits until the round is complete, which the coordinator's timers bound."""
+        """Handle JoinGroup; wait until the rebalance completes, as long as the coordinator's timers allow."""
         body = request.body
         _check_texts(body)
         client_id = request.client_id[:CLIENT_ID_LENGTH_MAX]
@@ -114,12 +114,12 @@ class ClassicGroupHandlers:
         )
 
     async def sync(self, request: Request) -> Reply:
-        """SyncGroup. Waits for the leader's, as long as the coordinator's timers say."""
+        """Handle SyncGroup; wait for that of the group's leader, as long as the coordinator's timers allow."""
         body = request.body
         if request.version >= PROTOCOL_NAMED_FROM and None in (body.protocol_type, body.protocol_name):
             raise KafkaError(
                 Code.INCONSISTENT_GROUP_PROTOCOL,
-                f"SyncGroup of {body.group_id} names no protocol: give type and name, as in JoinGroup's reply",
+                f"SyncGroup of {body.group_id} names no protocol: give type and name from JoinGroup's reply",
             )
         answer = self._coordinators.shard_of(_named(body.group_id)).ask(
             lambda token: Sync(
@@ -144,7 +144,7 @@ class ClassicGroupHandlers:
         )
 
     def heartbeat(self, request: Request) -> "asyncio.Future[Reply]":
-        """Heartbeat: answered at once, as a rule."""
+        """Handle Heartbeat; the future is usually done on return."""
         body, version = request.body, request.version
         return self._coordinators.shard_of(_named(body.group_id)).ask(
             lambda token: Heartbeat(
@@ -158,7 +158,7 @@ class ClassicGroupHandlers:
         )
 
     async def leave(self, request: Request) -> Reply:
-        """LeaveGroup, of one member, or of many: these leave in parts, so that others have their turns."""
+        """Handle LeaveGroup; many members leave in parts, with pauses for other tasks."""
         body = request.body
         shard = self._coordinators.shard_of(_named(body.group_id))
 
@@ -187,14 +187,14 @@ class ClassicGroupHandlers:
         return LeaveGroupResponse(error_code=0, members=members)
 
     def _new_member(self, prefix: str) -> str:
-        """An id that nobody has: the prefix, and what looks like a UUID."""
+        """Return a unique member id: the prefix and 128 random bits in the form of a UUID."""
         digits = f"{self._env.rng.getrandbits(128):032x}"
         return "-".join((prefix, digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
     # --- administration -----------------------------------------------------------------------------------------------
 
     async def describe(self, request: Request) -> Reply:
-        """DescribeGroups: each by itself, since some may be elsewhere."""
+        """Handle DescribeGroups; each group has its own error, since other brokers may coordinate some."""
         operations = set(GROUP_OPERATIONS) if request.body.include_authorized_operations else None
         groups = []
         for group in request.body.groups:
@@ -236,7 +236,7 @@ class ClassicGroupHandlers:
         )
 
     async def list(self, request: Request) -> Reply:
-        """ListGroups: those whose coordinator is here; clients ask every broker."""
+        """Handle ListGroups with the groups that this broker coordinates; clients query every broker."""
         states = {state.lower() for state in request.body.states_filter or ()}
         types = {kind.lower() for kind in request.body.types_filter or ()}
         groups: list[ListedGroup] = []
@@ -244,7 +244,7 @@ class ClassicGroupHandlers:
             try:
                 groups += await shard.look(lambda state: state.groups())
             except StaleMetadata:
-                continue  # it is elsewhere by now, where the client asks, too
+                continue  # the shard moved to another broker, which the client also queries
             await request.turn.pause()
         listed = []
         for group in groups:
@@ -260,7 +260,7 @@ class ClassicGroupHandlers:
         return ListGroupsResponse(groups=listed)
 
     async def delete(self, request: Request) -> Reply:
-        """DeleteGroups: each by itself."""
+        """Handle DeleteGroups; each group has its own error."""
         make, results = DeleteGroupsResponse.DeletableGroupResult, dict[str, Any]()
         for group in request.body.groups_names:
             if group not in results:
@@ -278,31 +278,31 @@ class ClassicGroupHandlers:
 
 
 def _named(group: str) -> str:
-    """A group that somebody is a member of.
+    """Return the group id of a request of a member.
 
     Raises:
-        KafkaRefusal: INVALID_GROUP_ID.
+        KafkaError: If it is empty: INVALID_GROUP_ID.
     """
     if not group:
-        raise KafkaError(Code.INVALID_GROUP_ID, "a group has a name: set group.id")
+        raise KafkaError(Code.INVALID_GROUP_ID, "group id is empty: set group.id")
     return group
 
 
 def _check_texts(body: Any) -> None:
-    """They are part of the group's record, in which a text is bounded.
+    """Check the lengths of texts that the group's record stores.
 
     Raises:
-        KafkaRefusal: INVALID_REQUEST, INCONSISTENT_GROUP_PROTOCOL.
+        KafkaError: If one is too long: INVALID_REQUEST for the instance id, else INCONSISTENT_GROUP_PROTOCOL.
     """
     if body.group_instance_id is not None and not 1 <= len(body.group_instance_id) <= NAME_LENGTH_MAX:
-        raise KafkaError(Code.INVALID_REQUEST, f"a group.instance.id has from 1 to {NAME_LENGTH_MAX} characters")
+        raise KafkaError(Code.INVALID_REQUEST, f"group.instance.id must have 1 to {NAME_LENGTH_MAX} characters")
     if any(len(name) > NAME_LENGTH_MAX for name in (body.protocol_type, *(each.name for each in body.protocols))):
         raise KafkaError(
             Code.INCONSISTENT_GROUP_PROTOCOL,
-            f"the name of a protocol, or of a kind of group, has up to {NAME_LENGTH_MAX} characters",
+            f"a protocol name or type is too long: use up to {NAME_LENGTH_MAX} characters",
         )
 
 
 def _protocol(name: str | None, version: int) -> str | None:
-    """As a version of JoinGroup's reply says that there is none."""
+    """Return the protocol as a version of JoinGroup's reply encodes it: null or "" for none."""
     return name or (None if version >= NULL_PROTOCOL_FROM else "")

@@ -1,4 +1,4 @@
-"""Requests about the offsets that groups have committed."""
+"""Handlers of OffsetCommit, OffsetFetch and OffsetDelete."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -35,28 +35,33 @@ NOT_SETTLED_IN, NOT_SETTLED_FROM = 7, 9
 """Versions of OffsetFetch, see ``CommittedOffsetsHandlers.fetch``."""
 NO_OFFSET = -1
 ASKED_ANEW = -1_000
-"""Committed offset of a partition that is not settled: librdkafka looks at it in spite of the error if its assignment
-changed meanwhile, begins where ``auto.offset.reset`` says if it is -1, and asks anew if it is this, its own
-``RD_KAFKA_OFFSET_STORED``."""
+"""Committed offset in a reply for a partition that is not settled.
+
+librdkafka uses the offset in spite of the error if its assignment changed meanwhile. At -1 it starts at
+``auto.offset.reset``; at this value, its own ``RD_KAFKA_OFFSET_STORED``, it retries.
+"""
 ELSEWHERE = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS})
 AT_ONCE = 20
-"""Partitions of a group that are one event of its state: each costs some 60 us to commit."""
+"""Maximum number of partitions in one event: each costs about 60 us to commit."""
 PARTS_IN_FLIGHT = 10
-"""Number of events of one request that are stored together and answered in one iteration of the loop."""
+"""Maximum number of events of one request that are written and answered together, in one iteration of the loop."""
 UNKNOWN = int(Code.UNKNOWN_TOPIC_OR_PARTITION)
 TopicOffsets: TypeAlias = tuple[str, Sequence[tuple[int, OffsetValue | None]]]
-"""A topic, and of its partitions number and committed offset."""
+"""A topic, with the number and the committed offset of each partition."""
 
 
 class CommittedOffsetsHandlers:
-    """Answers them. A group without a name has offsets, too, as in Kafka: very old consumers use it."""
+    """Handlers of requests about committed offsets.
+
+    As in Kafka, the group with an empty name also has offsets: very old consumers use it.
+    """
 
     def __init__(self, coordinators: Coordinators, directory: TopicDirectory) -> None:
         self._coordinators = coordinators
         self._directory = directory
 
     def handlers(self) -> dict[int, Handler]:
-        """By API key."""
+        """Return the handlers by API key."""
         return {
             API.OFFSET_COMMIT: self.commit,
             API.OFFSET_FETCH: self.fetch,
@@ -66,7 +71,7 @@ class CommittedOffsetsHandlers:
     # --- commit -------------------------------------------------------------------------------------------------------
 
     def commit(self, request: Request) -> Awaitable[Reply]:
-        """OffsetCommit: of partitions that exist. Many are committed in parts, so that others have their turns."""
+        """Handle OffsetCommit of existing partitions; many are committed in parts, with pauses for other tasks."""
         topics, version = request.body.topics, request.version
         if sum(len(topic.partitions) + 1 for topic in topics) > AT_ONCE:
             return self._commit_in_parts(request)
@@ -131,7 +136,7 @@ class CommittedOffsetsHandlers:
         )
 
     def _count(self, topic: str) -> int:
-        """Of its partitions; none, if there is no such topic."""
+        """Return the number of partitions of a topic; 0 if there is no such topic."""
         try:
             return self._directory.find(topic).count
         except KafkaError:
@@ -140,14 +145,14 @@ class CommittedOffsetsHandlers:
     # --- fetch --------------------------------------------------------------------------------------------------------
 
     async def fetch(self, request: Request) -> Reply:
-        """OffsetFetch, of one group or of many. Nothing is ever pending in a transaction, so that all of it is
-        stable.
+        """Handle OffsetFetch of one or many groups; all offsets are stable, since there are no transactions.
 
-        While the coordinator is elsewhere or loads, though, no offset is: in the versions that librdkafka asks in, each
-        partition has UNSTABLE_OFFSET_COMMIT beside the error of its group. Other clients look at the latter first.
-        librdkafka is done with a group that has an error (its issue 5586: a consumer that never begins), and asks again
-        only for the former. It asks in version 9, and up to librdkafka 2.3 in 7, for stable offsets. Sarama looks at
-        the errors of partitions first: it asks in 8, and in 7 as a rule for any offsets.
+        While the coordinator is at another broker or loads, no offset is stable. In the versions that librdkafka
+        uses, each partition then has UNSTABLE_OFFSET_COMMIT in addition to the error of its group. librdkafka gives up
+        on a group with an error (its issue 5586: a consumer that never starts), and retries only after
+        UNSTABLE_OFFSET_COMMIT. Other clients check the error of the group first. librdkafka requests stable offsets in
+        version 9, and up to librdkafka 2.3 in version 7. Sarama checks the errors of partitions first: it uses version
+        8, and in version 7 usually requests any offsets.
         """
         body = request.body
         if request.version >= MANY_GROUPS_FROM:
@@ -178,7 +183,7 @@ class CommittedOffsetsHandlers:
         return make(group_id=group.group_id, topics=topics)
 
     async def _committed(self, group: str, topics: Sequence[Any] | None, turn: Turn) -> list[TopicOffsets]:
-        """Return the offsets of each topic that is named, or (None) of all topics that have some."""
+        """Return the offsets of the named topics, or of all topics with offsets if ``topics`` is None."""
         asked: list[Partition] | None = None if topics is None else []
         for each in topics or ():
             assert asked is not None
@@ -188,8 +193,8 @@ class CommittedOffsetsHandlers:
         try:
             found = await self._seen(group, asked, turn)
         except Unavailable as error:
-            # COORDINATOR_NOT_AVAILABLE, which it is, ends a consumer of Java up to 3.8 and of aiokafka when it is said
-            # here; with this one they look for the coordinator.
+            # The exact code, COORDINATOR_NOT_AVAILABLE, ends consumers of Java up to 3.8 and of aiokafka in this reply;
+            # after NOT_COORDINATOR they look for the coordinator.
             raise KafkaError(Code.NOT_COORDINATOR, str(error)) from error
         if topics is None:
             by_topic: dict[str, list[int]] = {}
@@ -213,7 +218,7 @@ class CommittedOffsetsHandlers:
         if asked is None:
             found = dict(await shard.look(lambda state: state.offsets(group, None)))
         else:
-            for first in range(0, max(len(asked), 1), AT_ONCE):  # also for none: the coordinator is checked
+            for first in range(0, max(len(asked), 1), AT_ONCE):  # runs once for an empty list, to check the coordinator
                 part = asked[first : first + AT_ONCE]
                 found |= await shard.look(lambda state, part=part: state.offsets(group, part))  # type: ignore[misc]
                 await turn.pause()
@@ -222,10 +227,14 @@ class CommittedOffsetsHandlers:
     # --- delete -------------------------------------------------------------------------------------------------------
 
     async def delete(self, request: Request) -> Reply:
-        """OffsetDelete."""
+        """Handle OffsetDelete.
+
+        Raises:
+            KafkaError: If the group id is empty: INVALID_GROUP_ID.
+        """
         body = request.body
         if not body.group_id:
-            raise KafkaError(Code.INVALID_GROUP_ID, "a group has a name: name the one whose offsets are to go")
+            raise KafkaError(Code.INVALID_GROUP_ID, "group id is empty: name the group whose offsets to delete")
         make = OffsetDeleteResponse.OffsetDeleteResponseTopic
         of_each = make.OffsetDeleteResponsePartition
         said: list[_Joined] = []
@@ -244,7 +253,7 @@ class CommittedOffsetsHandlers:
         )
 
     async def _delete(self, group: str, topics: Sequence[Any]) -> tuple[int, list[TopicErrors]]:
-        """The error of the group, and those of its partitions."""
+        """Return the error of the group, and those of its partitions."""
         counts = [self._count(topic.name) for topic in topics]
         partitions = tuple(
             (topic.name, each.partition_index)
@@ -258,16 +267,16 @@ class CommittedOffsetsHandlers:
 
 
 class _Part(NamedTuple):
-    """Some partitions of a topic that a request names."""
+    """Some partitions of a topic in a request."""
 
     name: str
     partitions: Sequence[Any]
     is_rest: bool
-    """Whether the partitions before these are in an earlier part."""
+    """Whether an earlier part has the preceding partitions of the topic."""
 
 
 def _parts(topics: Sequence[Any]) -> Iterator[list[_Part]]:
-    """The topics of a request, in lists of about ``AT_ONCE`` partitions. One list at least."""
+    """Yield the topics of a request in lists of about ``AT_ONCE`` partitions, at least one list."""
     part: list[_Part] = []
     left = AT_ONCE
     for topic in topics:
@@ -286,16 +295,16 @@ def _parts(topics: Sequence[Any]) -> Iterator[list[_Part]]:
 
 
 def _commit_reply(version: int, said: Iterable[TopicErrors]) -> Generator[None, None, Reply]:
-    """Make the reply in steps, in which Apache Kafka names no topic without partitions."""
+    """Make the reply in steps; as in Apache Kafka, it omits topics without partitions."""
     return commit_reply(version, [topic for topic in said if topic[1]])
 
 
 _Joined: TypeAlias = tuple[str, list[tuple[int, int]]]
-"""``TopicErrors`` that more are added to."""
+"""``TopicErrors`` with a mutable list of errors."""
 
 
 def _join(said: list[_Joined], part: Sequence[_Part], errors: Iterable[TopicErrors]) -> None:
-    """Add the errors of a part to those of the parts before it, those of each topic of the request together."""
+    """Append the errors of a part to those of earlier parts; a topic split over parts stays one entry."""
     for topic, (name, of_topic) in zip(part, errors, strict=True):
         if topic.is_rest:
             said[-1][1].extend(of_topic)
@@ -304,7 +313,7 @@ def _join(said: list[_Joined], part: Sequence[_Part], errors: Iterable[TopicErro
 
 
 def _with_errors(topics: Sequence[Any], counts: Sequence[int], errors: Iterable[int]) -> list[TopicErrors]:
-    """What became of each partition; ``errors`` are those of partitions that there are."""
+    """Return the error of each partition; ``errors`` has those of existing partitions only."""
     known = iter(errors)
     return [
         (
@@ -336,7 +345,7 @@ async def _with_offsets(make_topic: Any, make: Any, committed: Iterable[TopicOff
 
 
 def _not_settled(make_topic: Any, make: Any, topics: Sequence[Any] | None) -> list[Any]:
-    """Whoever asked for these is to ask again."""
+    """Return partitions with UNSTABLE_OFFSET_COMMIT, so that the client retries."""
     return [
         make_topic(
             name=topic.name,

@@ -1,4 +1,4 @@
-"""FindCoordinator: which node has the group."""
+"""Handler of FindCoordinator, which returns the node that coordinates a group."""
 
 from typing import Any
 
@@ -15,18 +15,18 @@ MANY_KEYS_FROM = 4
 
 
 class FindCoordinatorHandlers:
-    """Answers it, at any broker."""
+    """Handler of FindCoordinator; every broker answers for every group."""
 
     def __init__(self, coordinators: Coordinators, nodes: Nodes) -> None:
         self._coordinators = coordinators
         self._nodes = nodes
 
     def handlers(self) -> dict[int, Handler]:
-        """By API key."""
+        """Return the handlers by API key."""
         return {API.FIND_COORDINATOR: self.find}
 
     async def find(self, request: Request) -> Reply:
-        """FindCoordinator, of one key, or of many."""
+        """Return the coordinator of one key, or of many; each key has its own error."""
         body = request.body
         if request.version < MANY_KEYS_FROM:
             return await self._told(FindCoordinatorResponse, body.key, body.key_type)
@@ -45,7 +45,7 @@ class FindCoordinatorHandlers:
         return make(error_code=Code.NONE, node_id=node.id, host=node.host, port=node.port, **more)
 
     async def _node_of(self, group: str, key_type: int) -> Node:
-        if key_type == OF_TRANSACTIONS:  # with any other error librdkafka asks again until its timeout, without a word
+        if key_type == OF_TRANSACTIONS:  # after any other error librdkafka retries silently until its timeout
             raise KafkaError(
                 Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 "transactions are not supported yet: use a producer without transactional.id",
@@ -53,13 +53,13 @@ class FindCoordinatorHandlers:
         if key_type != OF_GROUPS:
             raise KafkaError(
                 Code.INVALID_REQUEST,
-                f"key type {key_type}: there are coordinators of groups ({OF_GROUPS}) and no others",
+                f"key type {key_type} is unknown: only groups ({OF_GROUPS}) have coordinators",
             )
         broker = await self._coordinators.broker_of(group)
         await self._nodes.ready()
         node = self._nodes.of_broker(broker)
         if node is None:
             raise Unavailable(
-                f"broker {broker}, which has group {group!r}, is gone or does not listen for Kafka: retry"
+                f"broker {broker}, the coordinator of group {group!r}, is not registered for Kafka clients: retry"
             )
         return node

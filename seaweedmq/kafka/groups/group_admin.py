@@ -1,4 +1,4 @@
-"""What the command line and native clients ask about the groups of Kafka's consumers that are coordinated here."""
+"""Administration of the Kafka groups that this broker coordinates, for the command line and native clients."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -43,7 +43,10 @@ SEARCHES_AT_ONCE: Final = 16
 
 
 class GroupAdmin:
-    """Answers such calls: ``await admin(DescribeKafkaGroup("billing"))``. Errors are those of ``model.calls``."""
+    """A callable that handles admin calls about Kafka groups: ``await admin(DescribeKafkaGroup("billing"))``.
+
+    It raises the errors that ``model.calls`` lists for each call.
+    """
 
     def __init__(self, local: LocalBroker, coordinators: Coordinators) -> None:
         self._local = local
@@ -56,9 +59,10 @@ class GroupAdmin:
         }
 
     async def __call__(self, request: Call[Any]) -> Any:
+        """Handle a call; raise Unavailable while the shard of its group is loading."""
         try:
             return await self._answers[type(request)](request)
-        except KafkaError as error:  # it is loading
+        except KafkaError as error:  # the shard is loading
             raise Unavailable(str(error)) from error
 
     async def _list(self) -> tuple[KafkaGroupSummary, ...]:
@@ -117,7 +121,7 @@ class GroupAdmin:
         if found.members:
             raise _has_members(group, len(found.members), "reset")
         if name.namespace != self._coordinators.topic_name.namespace or not self._local.lineages(name):
-            raise NotFound(f"there is no topic {name} for Kafka's consumers: see `seaweedmq topic list`")
+            raise NotFound(f"there is no topic {name} for Kafka consumers: see `seaweedmq topic list`")
         starts = await self._starts(name, start)
         topic_id = self._coordinators.topic_ids.known(name.name)
         offsets = tuple(
@@ -127,7 +131,7 @@ class GroupAdmin:
         assert isinstance(reply, CommitReply)
         for error in reply.errors:
             if error is not GroupError.NONE:
-                raise InvalidArgument(f"group {group!r} can not be reset now: {error.name}")
+                raise InvalidArgument(f"group {group!r} cannot be reset now: {error.name}")
         return await self._describe(group)
 
     async def _delete(self, group: str) -> None:
@@ -148,36 +152,36 @@ class GroupAdmin:
             raise _unknown(group)
         return found, await self._coordinators.topic_ids.without_deleted(offsets)
 
-    # --- where partitions begin and end -------------------------------------------------------------------------------
+    # --- offsets of partitions ----------------------------------------------------------------------------------------
 
     def _name_of(self, topic: str) -> str:
         return f"{self._coordinators.topic_name.namespace}/{topic}"
 
     def _lineages(self, name: TopicName) -> dict[int, Sequence[Segment]]:
-        """By Kafka's number of the partition."""
+        """Return the segments of each partition, by Kafka's number of the partition."""
         lineages = self._local.lineages(name)
         return dict(enumerate(lineages[slot] for slot in sorted(lineages)))
 
     async def _known_ends(self, topics: set[str]) -> dict[Partition, int]:
-        """High watermarks, as far as they are known now."""
+        """Return the high watermarks that are available now."""
         ends: dict[Partition, int] = {}
         for topic in sorted(topics):
             try:
                 found = await self._ends(TopicName(self._coordinators.topic_name.namespace, topic))
             except SeaweedMQError:
-                continue  # no such topic any more, or somebody is out of reach: the rest is worth knowing
+                continue  # topic deleted or broker unreachable: report the other topics
             ends.update({(topic, number): end for number, end in found.items()})
         return ends
 
     async def _ends(self, name: TopicName) -> dict[int, int]:
-        """High watermarks of all partitions."""
+        """Return the high watermarks of the partitions of a topic, by number."""
         high = {stats.segment: stats.high_watermark for stats in await self._local.api.call(TopicStats(name))}
         return {
             number: high[lineage[-1].id] for number, lineage in self._lineages(name).items() if lineage[-1].id in high
         }
 
     async def _starts(self, name: TopicName, start: Start) -> dict[int, int]:
-        """Where each partition is to be read from."""
+        """Return the offset of ``start`` in each partition, by number."""
         ends = await self._ends(name)
         lineages = self._lineages(name)
         if ends.keys() != lineages.keys():
@@ -218,5 +222,5 @@ def _unknown(group: str) -> NotFound:
 
 def _has_members(group: str, members: int, what: str) -> InvalidArgument:
     return InvalidArgument(
-        f"Kafka group {group!r} has {members} members, which know where they are: stop them, then {what} it"
+        f"Kafka group {group!r} has {members} members, which track their own positions: stop them, then {what} it"
     )

@@ -1,4 +1,4 @@
-"""What Kafka's clients ask first: which brokers there are, and which of them serve the partitions of which topics."""
+"""Handlers of Metadata, DescribeCluster and DescribeTopicPartitions, which tell clients the brokers and leaders."""
 
 import asyncio
 import logging
@@ -35,38 +35,38 @@ from seaweedmq.runtime.turns import Turn
 log = logging.getLogger(__name__)
 
 ALL_WHEN_EMPTY = 0
-"""Version of Metadata in which no topics at all means all of them; later that is said by null."""
+"""Version of Metadata in which an empty list of topics means all of them; later versions use null."""
 IDS_FROM = 12
-"""Version of Metadata from which a topic may be named by its id."""
+"""Version of Metadata from which a request may name a topic by its id."""
 CLUSTER_OPERATIONS_UP_TO = 10
 PARTITIONS_AT_ONCE_MAX = 2_000
-"""Of one answer to DescribeTopicPartitions."""
+"""Maximum number of partitions in one reply to DescribeTopicPartitions."""
 TOPIC_OPERATIONS = frozenset({3, 4, 5, 6, 7, 8, 10, 11})
 CLUSTER_OPERATIONS = frozenset({5, 7, 8, 9, 10, 11, 12})
-"""Everything that can be done, by Kafka's numbers: there are no permissions."""
+"""All operations of a cluster, by Kafka's numbers: there are no permissions."""
 _OPERATIONS_BITS = sum(1 << operation for operation in TOPIC_OPERATIONS)
 BROKERS, CONTROLLERS = 1, 2
-"""Kinds of endpoints that DescribeCluster asks for."""
+"""Types of endpoints in DescribeCluster."""
 CREATED_WITHIN_S = 15.0
 REPLICAS_DEFAULT_MAX = 3
 NAMES_A_STEP = 1_000
-"""Names that are sorted at once: some 0.3 ms."""
+"""Names that are sorted in one step of the event loop: about 0.3 ms."""
 REPORTED_MAX = 1_000
-"""Topics that could not be created and are remembered."""
+"""Maximum number of logged failures to remember, so that each is logged once."""
 
 
 def staying_brokers(view: ClusterView) -> int:
-    """How many may get segments: one that is being drained gets none."""
+    """Return the number of brokers that may get segments: all that are not draining."""
     return sum(not broker.draining for broker in view.brokers.values())
 
 
 def default_replicas(view: ClusterView) -> int:
-    """Of a topic for which nobody says how many."""
+    """Return the number of replicas of a topic whose creator names none."""
     return max(1, min(REPLICAS_DEFAULT_MAX, staying_brokers(view)))
 
 
 class MetadataHandlers:
-    """Answers Metadata, DescribeCluster and DescribeTopicPartitions."""
+    """Handlers of Metadata, DescribeCluster and DescribeTopicPartitions."""
 
     def __init__(self, here: LocalBroker, directory: TopicDirectory, changes: TopicChanges) -> None:
         self._here = here
@@ -75,12 +75,12 @@ class MetadataHandlers:
         self._changes = changes
         self._quota = CreationQuota(here.config.kafka_auto_create_per_minute_max)
         self._throttled: dict[str, float] = {}
-        """Clients whose quota is used up, and when that was logged."""
+        """Hosts of clients whose quota is used up, and the time at which that was logged."""
         self._reported: dict[TopicName, str] = {}
-        """Topics that could not be created, with the reason that was logged."""
+        """Topics that could not be created, with the logged reason."""
 
     def handlers(self) -> dict[int, Handler]:
-        """By API key."""
+        """Return the handlers by API key."""
         return {
             API.METADATA: self.metadata,
             API.DESCRIBE_CLUSTER: self.describe_cluster,
@@ -88,7 +88,12 @@ class MetadataHandlers:
         }
 
     async def metadata(self, request: Request) -> Reply:
-        """Brokers and topics: those that are asked for, or all. Unknown ones are created if that is wanted."""
+        """Return the brokers and the requested topics, or all; create unknown topics if the request allows it.
+
+        Raises:
+            KafkaError: If a topic is named by its id before version ``IDS_FROM``, or by neither name nor id.
+            SeaweedMQError: As ``Nodes.ready``.
+        """
         body = request.body
         await self._nodes.ready()
         if body.topics is None or (request.version == ALL_WHEN_EMPTY and not body.topics):
@@ -120,10 +125,10 @@ class MetadataHandlers:
             await request.turn.pause()
         if request.version < IDS_FROM and (ids or None in names):
             raise KafkaError(
-                Code.INVALID_REQUEST, f"Metadata version {request.version} names topics, ids come with {IDS_FROM}"
+                Code.INVALID_REQUEST, f"Metadata version {request.version} has no topic ids: use version {IDS_FROM}"
             )
         if None in names:
-            raise KafkaError(Code.INVALID_REQUEST, "Metadata asks for a topic with neither name nor id: give one")
+            raise KafkaError(Code.INVALID_REQUEST, "Metadata requests a topic without name and id: give one")
         failures = await self._create_missing(names, request) if body.allow_auto_topic_creation else {}
         by_name = (self._named(name, failures.get(name), body) for name in names)
         by_id = (self._with_id(topic_id, body) for topic_id in ids)
@@ -132,9 +137,9 @@ class MetadataHandlers:
         return topics
 
     async def _name_no_lost_leader(self, topics: Sequence[Any], turn: Turn) -> None:
-        """Say of partitions whose leader does not answer that they have none at the moment: clients ask again soon.
+        """Mark partitions whose leader is unreachable as leaderless, so that clients retry soon.
 
-        Only of topics that are asked for, as clients do whose connection has just broken.
+        This probes leaders of requested topics only: a client requests them when its connection has just broken.
         """
         led: defaultdict[int, list[tuple[str, Any]]] = defaultdict(list)
         for topic in topics:
@@ -152,7 +157,7 @@ class MetadataHandlers:
         await asyncio.gather(*map(look, led))
 
     async def _create_missing(self, names: Iterable[str], request: Request) -> dict[str, SeaweedMQError]:
-        """Create those that are not there, and can be; which of them could not."""
+        """Create the missing topics; return the errors of those that could not be created."""
         if not self._here.config.kafka_auto_create:
             return {}
         failures: dict[str, SeaweedMQError] = {}
@@ -167,17 +172,17 @@ class MetadataHandlers:
             return failures
         outcomes = await self._changes.create(specs, CREATED_WITHIN_S)
         failed = sum(isinstance(outcome, SeaweedMQError) for outcome in outcomes)
-        if failed:  # else a client that asks again while none can be created has none left once they can
+        if failed:  # else retries during an outage would use up the quota
             self._quota.give_back(request.client_host, failed)
         for spec, outcome in zip(specs, outcomes, strict=True):
-            if isinstance(outcome, AlreadyExists):  # somebody was faster
+            if isinstance(outcome, AlreadyExists):  # another broker created it first
                 try:
                     await self._changes.known(spec.name, CREATED_WITHIN_S)
                 except SeaweedMQError as error:
                     failures[spec.name.name] = unraised(error)
             elif isinstance(outcome, InvalidArgument):
-                # Clients raise this code at once; they repeat the request for a minute on any other of a rule. The
-                # reply has no room for the reason.
+                # Clients raise this code at once, and retry for a minute after any other code of a violated rule. The
+                # reply has no field for the reason.
                 self._report(spec.name, outcome)
                 failures[spec.name.name] = KafkaError(Code.INVALID_TOPIC_EXCEPTION, str(outcome))
             elif isinstance(outcome, SeaweedMQError):
@@ -185,8 +190,10 @@ class MetadataHandlers:
         return failures
 
     def _within_quota(self, specs: list[TopicSpec], request: Request) -> list[TopicSpec]:
-        """The topics that may be created for a client now. The others are answered as unknown, as Apache Kafka answers
-        while it creates a topic: clients ask again."""
+        """Return the topics that the quota of the client's host lets it create now.
+
+        The reply shows the others as unknown, as Apache Kafka does while it creates a topic: clients retry.
+        """
         now = asyncio.get_running_loop().time()
         granted = self._quota.take(request.client_host, len(specs), now)
         if granted < len(specs) and now - self._throttled.get(request.client_host, -MINUTE_S) >= MINUTE_S:
@@ -194,7 +201,7 @@ class MetadataHandlers:
                 self._throttled.clear()
             self._throttled[request.client_host] = now
             log.warning(
-                "topics not created for the Kafka client %s (%s) yet: %d of %d, the first %s: "
+                "topics not created yet for the Kafka client %s (%s): %d of %d, the first %s: "
                 "kafka_auto_create_per_minute_max is %d: create them with CreateTopics, or raise it",
                 request.peer,
                 request.client_id,
@@ -206,7 +213,7 @@ class MetadataHandlers:
         return specs[:granted]
 
     def _report(self, name: TopicName, reason: InvalidArgument) -> None:
-        """Log why a topic cannot be created, once: clients ask for it again and again."""
+        """Log once why a topic cannot be created: clients retry without end."""
         if len(self._reported) >= REPORTED_MAX:
             self._reported.clear()
         if self._reported.get(name) != str(reason):
@@ -214,8 +221,11 @@ class MetadataHandlers:
             log.warning("topic not created for a Kafka client: %s: %s", name, reason)
 
     def _missing(self, name: str, failures: dict[str, SeaweedMQError]) -> TopicSpec | None:
-        """Return the topic to create for a name; None for one that is taken, that the groups make, or that no new topic
-        can have, which is added to the ``failures``."""
+        """Return the topic to create for a name, or None if there is none to create.
+
+        None is returned for a name that is taken, that is an internal topic's, or that no new topic can have. The
+        error of the last is added to ``failures``.
+        """
         if name in INTERNAL_TOPICS:
             return None
         try:
@@ -265,12 +275,17 @@ class MetadataHandlers:
         )
 
     async def describe_cluster(self, request: Request) -> Reply:
-        """The brokers."""
+        """Return the live brokers.
+
+        Raises:
+            KafkaError: If the request is for endpoints other than brokers.
+            SeaweedMQError: As ``Nodes.ready``.
+        """
         if request.body.endpoint_type != BROKERS:
             known = request.body.endpoint_type == CONTROLLERS
             raise KafkaError(
                 Code.MISMATCHED_ENDPOINT_TYPE if known else Code.UNSUPPORTED_ENDPOINT_TYPE,
-                f"endpoints of type {request.body.endpoint_type} asked for: brokers ({BROKERS}) answer here",
+                f"endpoint type {request.body.endpoint_type} is not served here: use {BROKERS}, brokers",
             )
         await self._nodes.ready()
         return DescribeClusterResponse(
@@ -292,17 +307,22 @@ class MetadataHandlers:
         )
 
     async def describe_topic_partitions(self, request: Request) -> Reply:
-        """Topics by name, page by page: all if none is named. Nothing is created."""
+        """Return a page of topics by name, of all topics if the request names none; create none.
+
+        Raises:
+            KafkaError: If the cursor has a negative partition, or a topic that the request does not name.
+            SeaweedMQError: As ``Nodes.ready``.
+        """
         await self._nodes.ready()
         body = request.body
         asked = await _sorted_in_turns((topic.name for topic in body.topics), request.turn)
         names = asked or [topic.name for topic in self._directory.topics()]
         first_name, first = (body.cursor.topic_name, body.cursor.partition_index) if body.cursor else ("", 0)
         if first < 0:
-            raise KafkaError(Code.INVALID_REQUEST, f"a cursor at partition {first}: give one from 0")
+            raise KafkaError(Code.INVALID_REQUEST, f"cursor partition {first} is negative: give one from 0")
         if body.cursor and body.topics and first_name not in names:
             raise KafkaError(
-                Code.INVALID_REQUEST, f"a cursor at topic {first_name[:100]}, which is not asked for: name it, too"
+                Code.INVALID_REQUEST, f"cursor topic {first_name[:100]} is not requested: add it to the topics"
             )
         left = min(max(1, body.response_partition_limit), PARTITIONS_AT_ONCE_MAX)
         topics, cursor = [], None
@@ -365,7 +385,7 @@ class MetadataHandlers:
 
 
 async def _sorted_in_turns(names: Iterable[str], turn: Turn) -> list[str]:
-    """The names in their order, each once. Sorting 100,000 at once would hold the event loop for 50 ms."""
+    """Sort names without duplicates in steps: sorting 100,000 at once would block the event loop for 50 ms."""
     runs: list[list[str]] = []
     left = iter(names)
     while run := list(islice(left, NAMES_A_STEP)):
@@ -380,7 +400,7 @@ async def _sorted_in_turns(names: Iterable[str], turn: Turn) -> list[str]:
 
 
 async def _in_turns(topics: Iterable[Any], turn: Turn) -> list[Any]:
-    """Topics of a reply, which are made as they are taken, with turns for other tasks."""
+    """Collect the lazily made topics of a reply, with pauses for other tasks."""
     made = []
     for topic in topics:
         made.append(topic)

@@ -1,4 +1,4 @@
-"""From what a client names, topic and partition, to the partition that is led here, or to who leads it."""
+"""Lookup of a partition that this broker leads, or of its leader, from the topic and partition in a request."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -16,49 +16,59 @@ NO_TOPIC_ID = bytes(16)
 
 
 class LeaderHint(NamedTuple):
-    """Where to go on (KIP-951)."""
+    """The current leader of a partition (KIP-951)."""
 
     node: Node
     epoch: int
 
 
 class PartitionLookup:
-    """Partitions as clients name them."""
+    """The partitions of this broker, by the names in requests."""
 
     def __init__(self, local: LocalBroker, directory: TopicDirectory) -> None:
         self._local = local
         self._directory = directory
 
     def topic(self, name_or_id: str | bytes) -> PartitionedTopic:
-        """By its name, or its id. KafkaRefusal: there is none."""
+        """Return a topic by its name or its id.
+
+        Raises:
+            KafkaError: If there is no such topic.
+        """
         return self._directory.find(name_or_id)
 
     def led(self, topic: PartitionedTopic, partition: int, leader_epoch: int = NO_EPOCH) -> LocalPartition:
-        """The partition, if it is led here.
+        """Return a partition that this broker leads.
 
         Args:
-            leader_epoch: of the leader whom the client believes to ask; -1: it does not say.
+            topic: Topic of the partition.
+            partition: Number of the partition, from 0.
+            leader_epoch: Leader epoch that the client knows; -1: it names none.
 
         Raises:
-            KafkaRefusal: no such partition; or another epoch; or its files are damaged, and no broker can lead it.
-            StaleMetadata, Unavailable: it is led elsewhere, or by nobody.
+            KafkaError: If there is no such partition, the epoch differs, or the files of the partition are damaged, so
+                that no broker can lead it.
+            StaleMetadata: If another broker leads the partition.
+            Unavailable: If no broker leads it.
         """
         slot = topic.slot(partition)
         if leader_epoch != NO_EPOCH:
             self._check_epoch(topic, slot, leader_epoch)
         try:
             return self._local.leads(topic.topic.name, slot)
-        except Corrupt as error:  # as Apache Kafka says of an offline log directory; Java's consumer retries
+        except Corrupt as error:  # as in Apache Kafka for an offline log directory; Java's consumer retries
             raise KafkaError(Code.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def hint(self, topic: PartitionedTopic, partition: int, error: SeaweedMQError) -> LeaderHint | None:
-        """Who leads the partition by now, where to know that is the remedy: ``topic`` was looked up before what failed,
-        which may have waited for long."""
+        """Return the current leader of a partition if ``error`` is StaleMetadata, which the leader remedies.
+
+        The lookup is repeated, since ``topic`` may be old: the failed request may have waited for long.
+        """
         if not isinstance(error, StaleMetadata):
             return None
         try:
             segment = self._directory.find(topic.id).segment(partition)
-        except KafkaError:  # it is deleted, or not shown any more
+        except KafkaError:  # the topic was deleted or hidden
             return None
         node = self._directory.nodes.of_broker(segment.primary) if segment is not None and segment.is_open else None
         return None if segment is None or node is None else LeaderHint(node, segment.id)
@@ -69,9 +79,9 @@ class PartitionLookup:
             return
         if epoch < lineage[-1].id:
             raise KafkaError(
-                Code.FENCED_LEADER_EPOCH, f"epoch {epoch} of {topic.name} is over, it is {lineage[-1].id} by now"
+                Code.FENCED_LEADER_EPOCH, f"epoch {epoch} of {topic.name} is over, the current one is {lineage[-1].id}"
             )
-        raise KafkaError(Code.UNKNOWN_LEADER_EPOCH, f"epoch {epoch} of {topic.name} is not known here yet: ask again")
+        raise KafkaError(Code.UNKNOWN_LEADER_EPOCH, f"epoch {epoch} of {topic.name} is not known here yet: retry")
 
 
 def key_of(name: str | None, topic_id: Any, *, by_id: bool) -> str | bytes:
@@ -82,6 +92,6 @@ def key_of(name: str | None, topic_id: Any, *, by_id: bool) -> str | bytes:
 
 
 def endpoints(hints: Iterable[LeaderHint]) -> list[Endpoint]:
-    """The nodes that are named in hints, once each, as a reply has them."""
+    """Return the nodes of the hints as endpoints of a reply, each once."""
     nodes = {hint.node.id: hint.node for hint in hints}
     return [Endpoint(n.id, n.host, n.port) for n in nodes.values()]

@@ -1,7 +1,7 @@
-"""Whether another broker answers, asked when a client is about to be sent there.
+"""Reachability probe of another broker, run before a client is sent there.
 
-Kafka's clients ask who leads as soon as a connection breaks, before the metadata can say so, and whom they are told
-then they try for a while: librdkafka for a second. The lease of who died ends later still.
+Kafka clients query the leader as soon as a connection breaks, before the metadata shows the failure, and then retry
+the broker they get for a while: librdkafka for a second. The lease of a dead broker ends later still.
 """
 
 import asyncio
@@ -16,21 +16,21 @@ from seaweedmq.model.topic import Topic
 log = logging.getLogger(__name__)
 
 ALIVE_WAIT_S: Final = 0.2
-"""How long a broker may take to show that it lives before clients are sent there anyway."""
+"""Seconds to wait for an answer; a broker that is slower counts as reachable."""
 
 
 async def is_reachable(here: LocalBroker, broker: str, topic: Topic) -> bool:
-    """Whether a broker answers a question about the topic, whatever it says. One that is slow counts as if it did."""
+    """Whether a broker answers a query about the topic, even with an error. A slow broker counts as reachable."""
     if broker == here.id:
         return True
     try:
         async with asyncio.timeout(ALIVE_WAIT_S):
             await here.dial(broker).call(LogEnds(topic.name, topic.uid, revision=0))
     except TimeoutError:
-        log.debug("broker %s is slow to answer", broker)
+        log.debug("slow probe: broker %s did not answer in time", broker)
     except Unavailable as error:
-        log.debug("broker %s is lost: %s", broker, error)
+        log.debug("unreachable: broker %s: %s", broker, error)
         return False
     except SeaweedMQError as error:
-        log.debug("broker %s answers: %s", broker, error)
+        log.debug("reachable: broker %s answered with an error: %s", broker, error)
     return True

@@ -1,7 +1,7 @@
-"""Topics as Kafka's clients see them: names of one namespace, partitions, leaders, epochs, replicas.
+"""Topics as Kafka clients see them: names of one namespace, partitions, leaders, epochs, replicas.
 
-Which topics are shown ``core/kafka/visibility.py`` decides. What is told is looked up in the live view each time; only
-which segments are whose partition is kept until the topic changes.
+``core/kafka/visibility.py`` decides which topics are visible. Each lookup reads the live view; only the mapping of
+partitions to segments is cached until the topic changes.
 """
 
 from collections.abc import Iterable
@@ -23,33 +23,33 @@ NO_EPOCH = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionInfo:
-    """Who serves a partition at the moment."""
+    """The leader and the replicas of a partition at the moment."""
 
     number: int
     error: Code
-    """``LEADER_NOT_AVAILABLE`` while nobody does."""
+    """``LEADER_NOT_AVAILABLE`` while the partition has no leader."""
     leader: int
-    """Number of the node, -1 for none."""
+    """Number of the leader's node, -1 for none."""
     leader_epoch: int
-    """Id of the segment."""
+    """Id of the segment, -1 for none."""
     replicas: tuple[int, ...]
-    """The replicas of the segment, the primary first, then numbers that stand for missing ones: as many as wanted."""
+    """The replicas of the segment, the primary first, then numbers that stand for missing ones of the topic."""
     isr: tuple[int, ...]
-    """Live replicas of the segment: a segment counts on all of its replicas, and one that lost one is replaced."""
+    """Registered replicas of the segment. A commit needs all replicas; a segment that loses one is replaced."""
     offline: tuple[int, ...]
-    """Those of ``replicas`` that no registered broker has."""
+    """Those of ``replicas`` that are not the number of a registered broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Which slots the partitions of a topic have, and their newest segments, if one is known."""
+    """The slots of the partitions of a topic, and their newest known segments."""
 
     slots: tuple[KeyRange, ...]
     segments: tuple[Segment | None, ...]
 
 
 class PartitionedTopic:
-    """A topic that Kafka's clients see, as of now."""
+    """A topic that Kafka clients see, at one state of the view."""
 
     def __init__(self, topic: Topic, layout: _Layout, nodes: Nodes) -> None:
         self.topic = topic
@@ -58,43 +58,43 @@ class PartitionedTopic:
 
     @property
     def name(self) -> str:
-        """What Kafka's clients call it."""
+        """The name that Kafka clients use."""
         return self.topic.name.name
 
     @property
     def id(self) -> bytes:
-        """Its topic id, 16 bytes."""
+        """The topic id, 16 bytes."""
         return topic_id_of(self.topic.uid)
 
     @property
     def is_internal(self) -> bool:
-        """Whether it is a topic of Kafka itself."""
+        """Whether it is an internal topic of Kafka."""
         return visibility.is_internal(self.topic)
 
     @property
     def is_writable(self) -> bool:
-        """Whether producers may choose its partitions."""
+        """Whether producers may write to its partitions."""
         return visibility.is_writable(self.topic)
 
     @property
     def count(self) -> int:
-        """How many partitions it has."""
+        """The number of partitions."""
         return len(self._layout.slots)
 
     def slot(self, partition: int) -> int:
-        """The first slot of a partition, by which the broker knows it.
+        """Return the first slot of a partition, by which the broker identifies it.
 
         Raises:
-            KafkaRefusal: it has no such partition.
+            KafkaError: If the topic has no such partition.
         """
         return self._layout.slots[self._checked(partition)].lo
 
     def segment(self, partition: int) -> Segment | None:
-        """The newest segment of a partition, open or not. Raises as :meth:`slot`."""
+        """Return the newest segment of a partition, open or not. Raises as :meth:`slot`."""
         return self._layout.segments[self._checked(partition)]
 
     def partition(self, number: int) -> PartitionInfo:
-        """Who serves a partition. Raises as :meth:`slot`."""
+        """Return the leader and the replicas of a partition. Raises as :meth:`slot`."""
         segment, nodes = self.segment(number), self._nodes
         placed = () if segment is None else segment.replicas
         primary = nodes.of_broker(segment.primary) if segment is not None and segment.is_open else None
@@ -113,7 +113,7 @@ class PartitionedTopic:
         )
 
     def partitions(self) -> list[PartitionInfo]:
-        """All of them, by number."""
+        """Return all partitions, by number."""
         return [self.partition(number) for number in range(self.count)]
 
     def _checked(self, partition: int) -> int:
@@ -126,36 +126,36 @@ class PartitionedTopic:
 
 
 class TopicDirectory:
-    """What Kafka's clients see of the cluster's topics."""
+    """The topics of the cluster that Kafka clients see."""
 
     def __init__(self, view: ClusterView, nodes: Nodes, namespace: str) -> None:
         self.view = view
         self.nodes = nodes
         self.namespace = namespace
         self._layouts: dict[TopicName, tuple[int, _Layout | None]] = {}
-        """Name -> revision of the topic, and what it was worked out to."""
+        """Name -> version of the topic in the view, and the layout made of it."""
         self._found: dict[str | bytes, PartitionedTopic] = {}
-        """What clients asked for, by their words, as of ``_found_at`` changes of the view."""
+        """Found topics by the requested name or id, valid for ``_found_at`` changes of the view."""
         self._found_at = -1
         self._alike: dict[str, str] = {}
-        """Names of topics by what Kafka makes of them in metrics, as of ``_alike_at`` changes of the view."""
+        """Names of topics by their names in Kafka's metrics, valid for ``_alike_at`` changes of the view."""
         self._alike_at = -1
         self._names: dict[int, TopicName] = {}
-        """By uid, as of ``_named`` changes of the view."""
+        """Names of topics by uid, valid for ``_named`` changes of the view."""
         self._named = -1
 
     def topics(self) -> list[PartitionedTopic]:
-        """Those that are shown, by name."""
+        """Return the visible topics, by name."""
         if len(self._layouts) > 2 * len(self.view.topics) + 100:
             self._layouts.clear()
         mine = sorted(name for name in self.view.topics if name.namespace == self.namespace)
         return [shown for shown in map(self._shown, mine) if shown is not None]
 
     def find(self, name_or_id: str | bytes) -> PartitionedTopic:
-        """A topic by what clients call it, or by its id of 16 bytes.
+        """Return a visible topic by its name or by its id of 16 bytes.
 
         Raises:
-            KafkaRefusal: there is none (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID), or it is not shown.
+            KafkaError: If there is no such topic, or it is hidden: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID.
         """
         if self._found_at != self.view.changes:
             self._found_at = self.view.changes
@@ -170,10 +170,10 @@ class TopicDirectory:
         return shown
 
     def topic_name(self, name: str) -> TopicName:
-        """What a topic of Kafka is called here.
+        """Return the SeaweedMQ name of a Kafka topic.
 
         Raises:
-            KafkaRefusal: no topic can have the name (INVALID_TOPIC_EXCEPTION).
+            KafkaError: If no topic can have the name: INVALID_TOPIC_EXCEPTION.
         """
         try:
             return TopicName(self.namespace, name)
@@ -181,11 +181,13 @@ class TopicDirectory:
             raise KafkaError(Code.INVALID_TOPIC_EXCEPTION, str(error)) from error
 
     def new_name(self, name: str) -> TopicName:
-        """Return the name here of a topic of Kafka that may be created, or is there.
+        """Return the SeaweedMQ name of a Kafka topic that exists or may be created.
+
+        As in Apache Kafka, a new name must differ from all others in more than dots and underscores: Kafka's metrics
+        have one name for both.
 
         Raises:
-            KafkaRefusal: If no topic can have the name, or if it is new and differs from that of another topic in dots
-                and underscores only, as in Apache Kafka, whose metrics have one name for both: INVALID_TOPIC_EXCEPTION.
+            KafkaError: If no topic can have the name, or no new one: INVALID_TOPIC_EXCEPTION.
         """
         made = self.topic_name(name)
         if made in self.view.topics:
@@ -204,7 +206,7 @@ class TopicDirectory:
         return made
 
     def why_hidden(self, name: TopicName) -> str:
-        """Why Kafka's clients do not see a topic."""
+        """Return the reason why Kafka clients do not see a topic, with the remedy."""
         topic = self.view.topics.get(name)
         if topic is None:
             return f"there is no topic {name.name} (SeaweedMQ knows it as {name}): create it"
@@ -248,12 +250,12 @@ def _in_metrics(name: str) -> str:
 
 
 def _layout_of(topic: Topic, view: ClusterView) -> _Layout | None:
-    """None if it has no partitions that Kafka's clients could know."""
+    """Return the layout of a topic; None if it has no partitions that Kafka clients can see."""
     slots = visibility.shown_slots(topic, view.segments_of(topic.name).values())
     if slots is None:
         return None
     segments: Iterable[Segment] = view.open_of(topic.name).values()
-    if len(view.open_of(topic.name)) < len(slots):  # one is between a segment and its successor
+    if len(view.open_of(topic.name)) < len(slots):  # a partition is between a segment and its successor
         segments = sorted(view.segments_of(topic.name).values(), key=lambda segment: segment.id)
     newest = {segment.slots: segment for segment in segments}
     return _Layout(slots, tuple(newest.get(of_one) for of_one in slots))

@@ -1,10 +1,10 @@
-"""One connection of a client: requests off the socket within limits, replies onto it in the order of the requests.
+"""Connection of one client, which reads requests within limits and writes replies in the order of the requests.
 
-A request's place among the replies is taken when it is read, so no reply overtakes another or is lost, however long
-each takes. What is not read stays in the socket: when the client has too many requests in flight, does not take its
-replies, or holds its share of the memory (``budget``), reading pauses, and TCP makes the client wait. Bytes of requests
-are admitted as they come, and a reply counts until the client has taken it. Of requests whose replies may be far larger
-than they are, a connection has one under way, which begins when there is memory.
+Each request gets a slot among the replies when it is read, so no reply overtakes another or is lost, however long it
+takes. Reading pauses, and TCP makes the client wait, when the client has too many requests in flight, does not read its
+replies, or holds its share of the memory (``budget``). Bytes of requests are admitted as they arrive, and a reply is
+accounted for until the client has read it. Of requests with replies that may be far larger, a connection handles one at
+a time, which begins when there is memory for the reply.
 """
 
 import asyncio
@@ -25,19 +25,18 @@ log = logging.getLogger(__name__)
 
 _KEY = struct.Struct(">h")
 RECEIVE_BYTES = 256 * 1024
-"""Of the one buffer into which all connections of a listener receive, each emptying it at once."""
+"""Size of the receive buffer that all connections of a listener share; each empties it at once."""
 RECEIVE_BYTES_MIN = 4 * 1024
-"""Received at a time though the share of the connection is used up."""
+"""Minimum bytes of one receive, even if the connection's share is used up."""
 WRITE_BYTES = 1024 * 1024
-"""Replies are handed to the socket in runs of about so much, each once the one before has left."""
+"""Approximate bytes of replies written to the socket at once; more follow when these have left."""
 CLIENT_ID_SHOWN_MAX = 100
 REQUEST_BYTES = 8 * 1024
-"""A request takes so much beside its bytes: its objects, a task, a place among the replies. A Fetch that waits takes
-about 7 KB."""
+"""Memory of a request in addition to its bytes: objects, a task, a slot. A waiting Fetch needs about 7 KB."""
 ELEMENT_BYTES = 160
-"""An element of a decoded request takes so much beside its bytes."""
+"""Memory of an element of a decoded request in addition to its bytes."""
 SLOT_BYTES = 512
-"""A reply that waits for its turn takes so much beside its bytes."""
+"""Memory of a reply in its slot in addition to its bytes."""
 LARGE_REPLIES = frozenset(
     {
         API.METADATA,
@@ -52,7 +51,7 @@ LARGE_REPLIES = frozenset(
         API.ELECT_LEADERS,
     }
 )
-"""APIs whose replies may be far larger than the requests. Fetch has memory of its own."""
+"""APIs whose replies may be far larger than the requests. Fetch has its own memory."""
 QUERIES = frozenset(
     {
         API.METADATA,
@@ -78,16 +77,20 @@ QUERIES = frozenset(
         API.ELECT_LEADERS,
     }
 )
-"""APIs of which one request begins in an iteration of the loop: many clients that repeat them wait for each other, and
-not those who move records or keep their place in a group."""
+"""APIs of which the listener begins one request per iteration of the event loop.
+
+Many clients that repeat them then delay each other, not clients that move records or send heartbeats.
+"""
 HALF_CLOSED_S = 5.0
-"""A client that ended its half of the connection gets its answers in so long, and in each further time as long only if
-it took something of them in the last one: the socket does not tell it from a client that is gone.
+"""Seconds for the replies to a client that closed its half of the connection.
+
+The time is extended by as much whenever the client read some bytes in it: the socket does not distinguish such a client
+from one that is unreachable.
 """
 
 
 class Connection(asyncio.BufferedProtocol):
-    """See the module. ``id`` is unique in the process."""
+    """A connection of one client: see the module. ``id`` is unique in the process."""
 
     def __init__(self, listening: Listener, connection_id: int) -> None:
         self.id = connection_id
@@ -103,30 +106,30 @@ class Connection(asyncio.BufferedProtocol):
         self._is_direct = False
         self._share = listening.in_flight.open(self)
         self._asked_bytes = 0
-        """The bytes that the share waits for, or has and that are not used yet."""
+        """Bytes that the share waits for, or that it got but this connection has not used yet."""
         self._intake_bytes = 0
-        """Held for the request that is coming."""
+        """Bytes held for the incomplete request."""
         self._rest_bytes = 0
-        """Held for what was received and is not admitted."""
+        """Bytes held for received data that is not admitted."""
         self._parked: tuple[Request, ReplySlot] | None = None
-        """Waits for memory for its reply."""
+        """The request that waits for memory for its reply."""
         self._large: ReplySlot | None = None
-        """The one whose reply may be large and is not taken."""
+        """The slot of the request whose reply may be large and is not read yet."""
         self._received_bytes = 0
         self._written_bytes = 0
         self._slots: deque[ReplySlot] = deque()
         self._line = Line()
         self._line.press = self._press_reading
         self._pace = Pace()
-        """Speed at which the client takes replies to Fetch that hold memory which others wait for."""
+        """Speed at which the client reads Fetch replies while others wait for their memory."""
         self._unsent: list[ReplySlot] = []
-        """Handed to the socket, and not taken by the client."""
+        """Slots whose replies are written to the socket but not read by the client."""
         self._is_reading = True
         self._is_writing = True
         self._will_flush = False
         self._is_draining = False
         self._is_decoding = False
-        """Whether a request is whole, and waits for a turn to be decoded."""
+        """Whether a complete request waits for a turn to be decoded."""
         self._is_closing = False
         self._active_at = self._loop.time()
         self._read_due: float | None = None
@@ -134,14 +137,15 @@ class Connection(asyncio.BufferedProtocol):
         self._press_due: float | None = None
         self._end_due: float | None = None
         self._taken_at_end = 0
-        """Bytes of replies that the client had taken when ``_end_due`` was set."""
+        """Bytes of replies that the client had read when ``_end_due`` was set."""
         self._unwritten_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
 
-    # What the socket tells.
+    # Callbacks of the socket.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Register with the listener; close at once if it rejects the connection."""
         self._transport = transport  # type: ignore[assignment]
         host, port = (transport.get_extra_info("peername") or ("unknown", 0))[:2]
         self.peer = f"{host}:{port}"
@@ -150,20 +154,22 @@ class Connection(asyncio.BufferedProtocol):
         if self._receiver is None:
             self.abort()
             return
-        # All that the socket does not take at once pauses writing: so it shows when the client has taken it.
+        # With a limit of 0, writing pauses until the socket has taken all bytes, which shows that the client reads.
         self._transport.set_write_buffer_limits(high=0)  # type: ignore[union-attr]
         self._watch()
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the memory of a large request, or else the listener's shared buffer."""
         direct = self._assembly.direct()
         self._is_direct = direct is not None
         if direct is not None:
             return direct
-        # The requests in it also take memory, and what is behind them is held.
+        # Decoded requests need memory beyond their bytes, and data behind them is held: receive a part only.
         size = max(RECEIVE_BYTES_MIN, self._share.free_bytes // 4)
         return self._listening.buffer[:size]
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Assemble requests from the received bytes."""
         if self._is_closing:
             return
         self._active_at = self._loop.time()
@@ -177,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
         self._watch_reading()
 
     def eof_received(self) -> bool | None:
-        """Answer what the client asked before it ended its half of the connection, as Apache Kafka does."""
+        """Answer the requests that precede the client's half-close, as Apache Kafka does."""
         self._line.hurry()
         self._end_due = self._loop.time() + HALF_CLOSED_S
         self._taken_at_end = self._taken_bytes()
@@ -186,12 +192,14 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def pause_writing(self) -> None:
+        """Stop writing: the socket has not taken all bytes."""
         self._is_writing = False
         self._unwritten_bytes = self._waiting_bytes()
         self._write_due = self._loop.time() + self._limits.read_s
         self._watch()
 
     def resume_writing(self) -> None:
+        """Write further replies: the socket has taken all bytes."""
         self._is_writing = True
         self._write_due = None
         self._active_at = self._loop.time()
@@ -200,6 +208,7 @@ class Connection(asyncio.BufferedProtocol):
             self._flush()
 
     def connection_lost(self, error: Exception | None) -> None:
+        """Return the memory and cancel the requests of the connection."""
         self._is_closing = True
         if self._timer is not None:
             self._timer.cancel()
@@ -214,7 +223,11 @@ class Connection(asyncio.BufferedProtocol):
             parked[1].fill()
         self._drop_filled()
         self._line.press = not_pressed
-        receiver, self._receiver, self._transport = self._receiver, None, None  # a ring would wait for the collector
+        receiver, self._receiver, self._transport = (
+            self._receiver,
+            None,
+            None,
+        )  # a reference cycle would wait for the collector
         if receiver is not None:
             self._listening.closed(self)
             receiver.lost()
@@ -238,14 +251,14 @@ class Connection(asyncio.BufferedProtocol):
             self._share.force(self._rest_bytes)
 
     def begin(self, size: int, admitted: int) -> bool:
-        """Implement ``Admission``; if it may not, reading pauses until it may."""
+        """Implement ``Admission``; without memory, pause reading until there is some."""
         if not self._has_room():
             self._stop_reading()
             return False
         return self._admitted(REQUEST_BYTES + admitted)
 
     def grow(self, admitted: int) -> bool:
-        """Implement ``Admission``; if it may not, reading pauses until it may."""
+        """Implement ``Admission``; without memory, pause reading until there is some."""
         return self._admitted(admitted)
 
     def _admitted(self, size: int) -> bool:
@@ -256,11 +269,11 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def _has_taken(self, size: int) -> bool:
-        """Whether the share has taken ``size`` bytes, be it that it waited for them before."""
+        """Take ``size`` bytes, or use those that the share waited for; return whether there were as many."""
         if self._share.wanted:
             return False
         if self._asked_bytes:
-            assert self._asked_bytes == size, "what was waited for is what is used"
+            assert self._asked_bytes == size, "the amount differs from the one that was waited for"
             self._asked_bytes = 0
             return True
         if self._share.take(size):
@@ -276,10 +289,10 @@ class Connection(asyncio.BufferedProtocol):
     def granted(self) -> None:
         """Implement ``ShareOwner``."""
         self._press_due = None
-        self._loop.call_soon(self._go_on)  # not within what another connection is doing
+        self._loop.call_soon(self._go_on)  # not inside another connection's call
 
     def _has_room(self) -> bool:
-        """Whether the client may ask more: it takes its replies, and not too many are to come."""
+        """Whether the client may send more requests: it reads its replies, and few enough are in flight."""
         if self._parked is not None or self._is_decoding or self._is_draining:
             return False
         return self._is_writing and len(self._slots) < self._limits.requests_max
@@ -304,7 +317,7 @@ class Connection(asyncio.BufferedProtocol):
             self._decode(steps, turn, slot)
 
     def _decode(self, steps: Steps[Request], turn: Turn, slot: ReplySlot) -> None:
-        """Decode a request, one of many elements in turns: what comes behind it is read afterwards."""
+        """Decode a request; one with many elements in turns, which delays the requests behind it."""
         try:
             next(steps)
             while not turn.is_over:
@@ -356,7 +369,7 @@ class Connection(asyncio.BufferedProtocol):
         self._receiver.receive(request, slot)
 
     def _unpark(self) -> None:
-        """Begin the request that waits for memory for its reply, if there is some."""
+        """Begin the request that waits for memory for its reply, if there is memory."""
         if self._parked is None or self._share.wanted or self._large is not None:
             return
         size = self._listening.in_flight.reply_bytes
@@ -365,18 +378,18 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._asked_bytes = 0
         (request, slot), self._parked = self._parked, None
-        slot.held_bytes += size  # once the reply is there, it counts as what it is
+        slot.held_bytes += size  # the reply's own size replaces it once filled
         slot.is_reserved = self._share.end_request()
         self._deliver(request, slot)
 
     def _stop_reading(self) -> None:
         if self._is_reading and self._transport is not None and not self._is_closing:
             self._is_reading = False
-            self._read_due = None  # it is not the client who does not go on
+            self._read_due = None  # the broker, not the client, causes the pause
             self._transport.pause_reading()
 
     def _go_on(self) -> None:
-        """Read again, if nothing is against it, beginning with what was received and not taken."""
+        """Resume reading if the limits allow it, beginning with received data that is not admitted yet."""
         if self._is_closing:
             return
         self._unpark()
@@ -391,7 +404,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.resume_reading()
         self._watch_reading()
 
-    # What the account of the memory asks.
+    # Callbacks of the memory accounts.
 
     def moved_bytes(self) -> int | None:
         """Implement ``ShareOwner``."""
@@ -409,13 +422,13 @@ class Connection(asyncio.BufferedProtocol):
         """Implement ``Line.press``."""
         if self._is_closing or self._is_writing:
             self._pace.forget()
-            self._line.hurry()  # the reply may be behind one that waits for events
+            self._line.hurry()  # the reply may be queued behind one that waits for events
             return False
         slow = self._pace.too_slow(now, self._taken_bytes())
         if slow is None:
             return False
         self.fail(
-            f"other consumers wait for the {held_bytes:,} bytes of Fetch replies that it holds, and it took "
+            f"other consumers wait for the {held_bytes:,} bytes of Fetch replies that it holds, but it read "
             f"{slow[0]:,} bytes in {slow[1]:.1f} s: read the replies, or raise kafka_fetch_bytes_max and "
             "memory_bytes_max"
         )
@@ -424,17 +437,17 @@ class Connection(asyncio.BufferedProtocol):
     # Replies.
 
     def filled(self, slot: ReplySlot) -> None:
-        """A slot has its reply, which counts instead of the request until the client has taken it."""
+        """Account for a filled slot: the reply's bytes replace the request's until the client has read them."""
         if self._is_closing:
             self._free(slot)
             self._drop_filled()
             return
         self._hold(slot, SLOT_BYTES + (sum(map(len, slot.buffers)) if slot.sent is None else 0))
         if self._slots[0].is_filled:
-            self._flush_soon()  # those that are filled in the same turn of the loop go out in one system call
+            self._flush_soon()  # replies of one loop iteration go out in one system call
 
     def settled(self, slot: ReplySlot) -> None:
-        """The request waits for others: what it says is kept elsewhere."""
+        """Release memory of a request that waits for others: its contents are stored elsewhere."""
         self._hold(slot, min(slot.held_bytes, slot.settled_bytes))
         self._release(slot)
 
@@ -493,13 +506,14 @@ class Connection(asyncio.BufferedProtocol):
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def _taken_bytes(self) -> int:
-        """Bytes of replies that the client has taken, or its socket for it."""
+        """Return the bytes of replies that the client, or the sockets, have taken."""
         return self._written_bytes - self._waiting_bytes()
 
     @property
     def _is_drained(self) -> bool:
-        """Whether the connection reads nothing more, and the socket has taken every reply: closed before, it would
-        wait for a client that does not read, without a deadline.
+        """Whether the connection has stopped reading, and the socket has taken every reply.
+
+        A transport that is closed earlier would wait without a deadline for a client that does not read.
         """
         is_answered = not self._slots and not self._unsent and not self._is_decoding
         return self._is_draining and is_answered and self._is_writing
@@ -513,27 +527,27 @@ class Connection(asyncio.BufferedProtocol):
                 slot.sent()
 
     def _drop_filled(self) -> None:
-        """Nobody is there to hear them."""
+        """Drop replies that are ready: the connection is closed."""
         while self._slots and self._slots[0].is_filled:
             slot = self._slots.popleft()
             self._free(slot)
             if slot.sent is not None:
                 slot.sent()
 
-    # The end.
+    # Closing.
 
     def drain(self) -> None:
-        """Read nothing more, answer what was read, then close."""
+        """Stop reading, answer the requests already read, then close."""
         self._is_draining = True
         self._stop_reading()
         if self._is_drained:
             self._close()
 
     def fail(self, reason: str) -> None:
-        """Close at once, and say in the log why."""
+        """Close at once, and log the reason."""
         if not self._is_closing:
             who = f"{self.peer} ({self._client_id})" if self._client_id else self.peer
-            log.warning("Kafka connection of %s is closed: %s", who, reason)
+            log.warning("Kafka connection closed: %s: %s", who, reason)
             self.abort()
 
     def abort(self) -> None:
@@ -543,12 +557,12 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _close(self) -> None:
-        """Close; the socket has taken every reply, so this waits for nothing."""
+        """Close without waiting: the socket has taken every reply."""
         self._is_closing = True
         if self._transport is not None:
             self._transport.close()
 
-    # Deadlines: one timer, for the soonest.
+    # Deadlines: one timer, for the earliest.
 
     def _watch_reading(self) -> None:
         if not self._assembly.is_half or not self._is_reading:
@@ -560,7 +574,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._watch()
 
     def _watch(self) -> None:
-        """Have the timer fire no later than the next deadline; if that moved on until then, it is set again."""
+        """Set the timer for the earliest deadline; if a deadline moves on, the timer fires early and is set again."""
         if self._is_closing:
             return
         idle_due = self._active_at + self._limits.idle_s
@@ -581,7 +595,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._end_due is not None and now >= self._end_due:
             taken = self._taken_bytes()
             if not self._unsent or taken <= self._taken_at_end:
-                log.debug("Kafka connection of %s is closed: the client ended its half", self.peer)
+                log.debug("Kafka connection closed: %s: the client closed its half", self.peer)
                 self.abort()
                 return
             self._taken_at_end = taken
@@ -590,22 +604,24 @@ class Connection(asyncio.BufferedProtocol):
             waiting = self._waiting_bytes()
             if waiting >= self._unwritten_bytes:
                 self.fail(
-                    f"it took nothing of the {waiting:,} bytes of replies that wait for it in {limits.read_s:g} s"
+                    f"it read none of the {waiting:,} waiting bytes of replies in {limits.read_s:g} s: read the replies"
                 )
                 return
             self._unwritten_bytes = waiting
             self._write_due = now + limits.read_s
         if self._read_due is not None and now >= self._read_due:
             lacking = self._assembly.lacking_bytes
-            self.fail(f"nothing came of a request in {limits.read_s:g} s, and {lacking:,} bytes lack: send it whole")
+            self.fail(
+                f"no bytes of a request for {limits.read_s:g} s, and {lacking:,} are missing: send whole requests"
+            )
             return
         if self._press_due is not None and now >= self._press_due:
             self._press_due = now + PRESS_INTERVAL_S
             self._listening.in_flight.press(now)
         if now >= self._active_at + limits.idle_s:
             if not self._slots and not self._is_decoding and self._is_writing:
-                log.debug("Kafka connection of %s is closed: idle for %g s", self.peer, limits.idle_s)
+                log.debug("Kafka connection closed: %s: idle for %g s", self.peer, limits.idle_s)
                 self._close()
                 return
-            self._active_at = now  # it waits for an answer
+            self._active_at = now  # the client waits for a reply
         self._watch()

@@ -1,4 +1,4 @@
-"""Failures on the wire: which Kafka error code a failure is, in which place."""
+"""Mapping of errors to Kafka's error codes, which depend on the scope of the request."""
 
 from enum import Enum
 
@@ -24,20 +24,20 @@ from seaweedmq.kafka.wire.codes import Code
 
 
 class ErrorScope(Enum):
-    """Whom a request asks: the same failure has another code for each, since clients do something else about it."""
+    """The scope of a request: the same error has different codes in each, since clients react differently."""
 
     DATA = "data"
-    """The primary of a partition: records."""
+    """Requests to the primary of a partition, about records."""
     METADATA = "metadata"
-    """Any broker: topics and brokers."""
+    """Requests to any broker, about topics and brokers."""
     COORDINATOR = "coordinator"
-    """The coordinator of a group."""
+    """Requests to the coordinator of a group."""
     ADMIN = "admin"
-    """The cluster: what is to be created, changed or deleted."""
+    """Requests to the cluster's leader, which create, change or delete."""
 
 
 class KafkaError(SeaweedMQError):
-    """A request, or a part of it, is answered with an error code that only Kafka knows."""
+    """An error with a Kafka error code, of a request or a part of it."""
 
     def __init__(self, code: int, message: str = "") -> None:
         super().__init__(message or Code(code).name)
@@ -59,7 +59,7 @@ _UNAVAILABLE = {
 
 
 def code_of(error: BaseException, *, place: ErrorScope = ErrorScope.DATA) -> Code:
-    """The error code that says to a client in ``place`` what it should do about ``error``."""
+    """Return the error code of ``error`` for requests of a scope, after which clients react correctly."""
     match error:
         case KafkaError():
             return Code(error.kafka_code)
@@ -72,7 +72,7 @@ def code_of(error: BaseException, *, place: ErrorScope = ErrorScope.DATA) -> Cod
         case OutOfRange():
             return Code.OFFSET_OUT_OF_RANGE
         case DataLoss():
-            # Java's consumer raises this one to its caller, with the offset; KAFKA_STORAGE_ERROR it retries in silence.
+            # Java's consumer raises this code to its caller, with the offset; it retries KAFKA_STORAGE_ERROR silently.
             return Code.CORRUPT_MESSAGE
         case StorageFailed() | Corrupt():
             return Code.KAFKA_STORAGE_ERROR

@@ -1,7 +1,7 @@
-"""The reply that says of a whole request that it failed, for any API and version, made from the schemas.
+"""Error replies to a whole request, for any API and version, made from the schemas.
 
 Kafka's APIs have error codes at different levels: of the whole reply, of each topic, of each partition. A client looks
-for its own topics and partitions in a reply, so those it asked about are named, each with the code.
+for its topics and partitions in a reply, so the reply names those of the request, each with the code.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ _ASKED: Mapping[str, Sequence[str]] = {
     "filter_results": ("filters",),
     "replica_election_results": ("topic_partitions",),
 }
-"""For an array of a reply, the arrays of the request, one of which has what it answers for."""
+"""Array of a reply -> arrays of requests, one of which has the corresponding elements."""
 _NAMES: Mapping[str, Sequence[str]] = {
     "index": ("index",),
     "partition_index": ("partition_index", "partition", "index"),
@@ -37,8 +37,10 @@ _NAMES: Mapping[str, Sequence[str]] = {
     "resource_type": ("resource_type",),
     "resource_name": ("resource_name",),
 }
-"""What a part of a reply is told by, and what that is called in the request; where that has bare numbers or texts, they
-are it."""
+"""Field that identifies a part of a reply -> its names in requests.
+
+If the request has bare numbers or strings instead of objects, these are the value.
+"""
 _NOTHING = -1
 _UNKNOWN = frozenset(
     {
@@ -55,7 +57,7 @@ _UNKNOWN = frozenset(
         "producer_id",
     }
 )
-"""Numbers that are -1 for "there is none", though the schemas do not say so."""
+"""Numeric fields whose value for none is -1, though the schemas do not define it as the default."""
 
 _PLACES: Mapping[int, ErrorScope] = {
     API.PRODUCE: ErrorScope.DATA,
@@ -83,12 +85,12 @@ _PLACES: Mapping[int, ErrorScope] = {
 
 
 def error_scope_of(api: int) -> ErrorScope:
-    """Whom requests of an API key ask."""
+    """Return the scope of requests of an API key."""
     return _PLACES.get(api, ErrorScope.ADMIN)
 
 
 def error_reply(request: Request, code: Code, message: str) -> Any:
-    """The reply to ``request`` that has ``code`` wherever its API has one, and ``message`` where it has that."""
+    """Return a reply to ``request`` with ``code`` in every error code, and ``message`` in every error message."""
     reply = REPLIES[request.api](version=request.version)
     _fill(reply, reply.fields, request.version, request.body, code, message)
     return reply
@@ -114,7 +116,7 @@ def _fill(part: Any, fields: Mapping[str, Any], version: int, asked: Any, code: 
 
 
 def _parts(field: Any, version: int, asked: Any, code: Code, message: str) -> list[Any]:
-    """An element for each that was asked about; none where elements say nothing of errors."""
+    """Return an element for each of the request; none if the elements have no error code."""
     if not any(one.name == "error_code" or one.is_struct_array() for one in field.fields.values()):
         return []
     parts = []

@@ -1,6 +1,6 @@
-"""Replies to Fetch as buffers, so that records go from where they lie to the socket without being joined.
+"""Encoder of Fetch replies as buffers, which passes records to the socket without copying them.
 
-Versions 4 to 17, from version 12 on a flexible one.
+It supports versions 4 to 17; versions from 12 are flexible.
 """
 
 import struct
@@ -21,7 +21,7 @@ _PAIR = struct.Struct(">qq")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedPartition:
-    """What is said of one partition that was asked for."""
+    """One partition of a Fetch reply."""
 
     index: int
     error_code: int = 0
@@ -29,17 +29,17 @@ class FetchedPartition:
     last_stable_offset: int = -1
     log_start_offset: int = -1
     records: Sequence[Buffer] = ()
-    """Whole batches, in any pieces."""
+    """Whole batches, split into buffers at any position."""
     aborted: Sequence[tuple[int, int]] | None = None
-    """(producer id, first offset) of aborted transactions; None to who reads what is not committed."""
+    """Producer id and first offset of aborted transactions; None for isolation level read_uncommitted."""
     leader_id: int = -1
     leader_epoch: int = -1
-    """With an error, who leads the partition; -1: not said."""
+    """Leader epoch with an error, as ``leader_id``; -1: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedTopic:
-    """A topic that was asked for: by name, or from version 13 on by id."""
+    """One topic of a Fetch reply, identified by name, or from version 13 by id."""
 
     name: str = ""
     topic_id: bytes = bytes(16)
@@ -56,7 +56,7 @@ def fetch_reply(
     endpoints: Sequence[Endpoint] = (),
     sent: Callable[[], None] | None = None,
 ) -> EncodedReply:
-    """The body of a reply in ``version``; what that has no place for is left out. ``sent`` as in ``EncodedReply``."""
+    """Encode the body of a reply; fields that ``version`` lacks are omitted. ``sent`` is that of ``EncodedReply``."""
     flexible = version >= _FLEXIBLE_FROM
     head = bytearray(_INT32.pack(throttle_ms))
     if version >= 7:

@@ -1,4 +1,4 @@
-"""What speaks another protocol, told by the four bytes that Kafka's clients begin a request with."""
+"""Detection of clients of other protocols, by the first four bytes, where Kafka requests have their length."""
 
 from seaweedmq.kafka.wire.frames import HEAD_BYTES_MIN
 
@@ -9,13 +9,13 @@ _TEXTS = (
     (b"PUT ", "HTTP"),
     (b"DELE", "HTTP"),
     (b"OPTI", "HTTP"),
-    (b"PRI ", "HTTP/2, as gRPC does: the port for SeaweedMQ's own clients is another"),
+    (b"PRI ", "HTTP/2, as gRPC does: use the port for SeaweedMQ's own clients"),
     (b"SSH-", "SSH"),
 )
 
 
 def describe_foreign(length: bytes, size: int, bytes_max: int) -> str:
-    """Why a request of which these are the first bytes, and so its size, is refused."""
+    """Return the reason why a request with these first bytes, and so this size, is rejected."""
     for text, name in _TEXTS:
         if length == text:
             return f"the client speaks {name}"
@@ -24,6 +24,6 @@ def describe_foreign(length: bytes, size: int, bytes_max: int) -> str:
     if size > bytes_max:
         return (
             f"a request of {size:,} bytes, above kafka_request_bytes_max = {bytes_max:,}: raise it on every broker, or "
-            "have the client send less at a time (max.request.size)"
+            "lower the client's max.request.size"
         )
     return f"a request of {size:,} bytes, below the {HEAD_BYTES_MIN} of its header"

@@ -1,6 +1,6 @@
 """Deallocation of large requests and replies in turns of the event loop.
 
-The objects of 100,000 elements take some 50 ms to free, and one reference that ends would free them all at once.
+The objects of 100,000 elements take about 50 ms to free, and the end of the last reference would free all at once.
 """
 
 from typing import Any, Final
@@ -25,7 +25,7 @@ async def free_message(message: Any, turn: Turn) -> None:
 
 
 async def free(items: list[Any] | dict[Any, Any], turn: Turn) -> None:
-    """Empty a list or a dict."""
+    """Empty a list or a dict in steps."""
     while items:
         if isinstance(items, list):
             del items[-ELEMENTS_A_STEP:]

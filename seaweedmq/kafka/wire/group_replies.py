@@ -1,6 +1,6 @@
-"""Replies to Heartbeat and OffsetCommit as bytes: what members of groups ask all the time.
+"""Encoders of replies to Heartbeat and OffsetCommit, the most frequent requests of group members.
 
-Written by hand: versions 0 to 4 of Heartbeat, the last one flexible, and 2 to 9 of OffsetCommit, flexible from 8 on.
+The handwritten layouts are those of Heartbeat 0 to 4, flexible from 4, and of OffsetCommit 2 to 9, flexible from 8.
 """
 
 import struct
@@ -11,7 +11,7 @@ from seaweedmq.kafka.wire.fields import count, text
 from seaweedmq.kafka.wire.messages import EncodedReply
 
 TopicErrors: TypeAlias = tuple[str, Sequence[tuple[int, int]]]
-"""A topic, and of its partitions number and error."""
+"""A topic, with the number and the error of each partition."""
 
 PARTITIONS_A_STEP: Final = 50
 
@@ -26,7 +26,7 @@ _NO_TAGS = b"\0"
 
 
 def heartbeat_reply(version: int, error: int) -> EncodedReply:
-    """The body of a reply to Heartbeat."""
+    """Encode the body of a reply to Heartbeat."""
     body = _ERROR.pack(error)
     if version >= _THROTTLED_HEARTBEAT_FROM:
         body = _NO_THROTTLE + body
@@ -34,7 +34,7 @@ def heartbeat_reply(version: int, error: int) -> EncodedReply:
 
 
 def commit_reply(version: int, topics: Sequence[TopicErrors]) -> Generator[None, None, EncodedReply]:
-    """Make the body of a reply to OffsetCommit, in steps."""
+    """Encode the body of a reply to OffsetCommit in steps."""
     flexible = version >= _FLEXIBLE_COMMIT_FROM
     tags = _NO_TAGS if flexible else b""
     parts = [_NO_THROTTLE if version >= _THROTTLED_COMMIT_FROM else b"", count(len(topics), flexible)]

@@ -1,4 +1,4 @@
-"""Whom a connection deals with: the listener it belongs to, who answers its requests, and the place of each reply."""
+"""Interfaces between a connection, its listener, and the receiver of its requests, and the slots of replies."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,42 +11,44 @@ from seaweedmq.runtime.turns import Turns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """Of each connection."""
+    """Limits of each connection."""
 
     request_bytes_max: int
+    """Maximum size of a request, in bytes."""
     requests_max: int
-    """In flight: read, and not yet answered."""
+    """Maximum number of requests in flight: read, but not answered yet."""
     read_s: float
-    """In which something comes of a request that began, or a client takes something of the replies that wait."""
+    """Seconds within which some bytes of an incomplete request must arrive, or the client must read some of a reply."""
     idle_s: float
+    """Seconds after which a connection without requests is closed."""
 
 
 class ConnectionHandle(Protocol):
-    """A connection, as others see it."""
+    """The interface of a connection for other modules."""
 
     id: int
-    """Unique in the process."""
+    """Id that is unique in the process."""
     peer: str
-    """``host:port``."""
+    """``host:port`` of the client."""
 
     def filled(self, slot: "ReplySlot") -> None:
-        """A slot has its reply; the bytes of its request are not needed any longer."""
+        """Note that a slot has its reply; the bytes of its request are no longer needed."""
 
     def settled(self, slot: "ReplySlot") -> None:
-        """The request waits for others, and what it says is kept elsewhere."""
+        """Note that the request waits for others, and its contents are stored elsewhere."""
 
     def fail(self, reason: str) -> None:
-        """Close at once, and say in the log why."""
+        """Close at once, and log the reason."""
 
     def drain(self) -> None:
-        """Read nothing more, answer what was read, then close."""
+        """Stop reading, answer the requests already read, then close."""
 
     def abort(self) -> None:
         """Close at once."""
 
 
 class ReplySlot:
-    """The place of a request's reply among those of its connection. It is filled once, whatever happens."""
+    """The slot of a request's reply among those of its connection. Every slot is filled exactly once."""
 
     __slots__ = (
         "_connection",
@@ -62,26 +64,29 @@ class ReplySlot:
     def __init__(self, connection: "ConnectionHandle") -> None:
         self._connection = connection
         self.held_bytes = 0
-        """Bytes of the connection's share: of the request, then of its reply until the client has taken that."""
+        """Bytes of the connection's share: of the request, then of its reply until the client has read it."""
         self.settled_bytes = 0
-        """Bytes that a request holds while it waits for others."""
+        """Bytes that the request holds while it waits for others."""
         self.is_reserved = False
-        """Whether it holds the part of the memory that is reserved for one request."""
+        """Whether the request holds the reserved part of the memory."""
         self.is_large = False
-        """Whether its reply may be far larger than the request."""
+        """Whether the reply may be far larger than the request."""
         self.buffers: Sequence[Buffer] = ()
         self.sent: Callable[[], None] | None = None
         self.is_filled = False
 
     def settle(self) -> None:
-        """The request waits for others, and what it says is kept, and counted, elsewhere."""
+        """Release memory of a request that waits for others: its contents are stored and accounted for elsewhere."""
         if not self.is_filled:
             self._connection.settled(self)
 
     def fill(self, buffers: Sequence[Buffer] = (), sent: Callable[[], None] | None = None) -> None:
-        """Reply with these buffers in the order of requests; without buffers, send nothing. ``sent`` is called once
-        the socket has taken them or the connection has ended. A caller that passes ``sent`` accounts for the memory of
-        the buffers until then.
+        """Reply with these buffers in the order of requests; without buffers, send no reply.
+
+        Args:
+            buffers: Reply with its length and header.
+            sent: Called once the socket has taken the buffers or the connection has ended. A caller that passes it
+                accounts for the memory of the buffers until then.
         """
         assert not self.is_filled, "a request is answered once"
         self.is_filled = True
@@ -91,17 +96,17 @@ class ReplySlot:
 
 
 class RequestReceiver(Protocol):
-    """Who answers the requests of one connection."""
+    """The receiver of the requests of one connection."""
 
     def receive(self, request: Request, slot: ReplySlot) -> None:
-        """Answer a request by filling its slot, some time."""
+        """Handle a request, and fill its slot later."""
 
     def lost(self) -> None:
-        """The connection is gone: nobody waits for answers. Slots are filled all the same."""
+        """Note that the connection is closed; the receiver still fills all slots."""
 
 
 class Listener(Protocol):
-    """What the connections of one listener share."""
+    """The state that the connections of one listener share."""
 
     limits: ConnectionLimits
     in_flight: RequestMemory
@@ -109,7 +114,7 @@ class Listener(Protocol):
     buffer: memoryview
 
     def opened(self, connection: "ConnectionHandle") -> RequestReceiver | None:
-        """A new connection; None: it is refused."""
+        """Register a connection; return the receiver of its requests, or None if it is rejected."""
 
     def closed(self, connection: "ConnectionHandle") -> None:
-        """It is gone."""
+        """Unregister a closed connection."""

@@ -1,15 +1,15 @@
-"""Kafka's messages: what a request is once it is read, and the classes of all requests and replies.
+"""Kafka's messages: a decoded request, and the classes of all requests and replies.
 
-The classes are kafka-python's, made from Apache Kafka's own schemas, and from ours in ``schemas``; attributes are
-the schemas' fields in snake_case. Handlers take them from here. Give a reply all its lists: what is not given is a list
-that all messages share.
+The classes are kafka-python's, made from Apache Kafka's own schemas, and from those in ``schemas``; attributes are
+the schemas' fields in snake_case. Handlers import them from here. A reply must be given all its lists: the default is a
+list that all messages share.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, TypeAlias
-from uuid import UUID  # noqa: TID251 - the value, no source of randomness
+from uuid import UUID  # noqa: TID251 - the type, not a source of randomness
 
 from kafka.protocol.admin import (
     AlterConfigsRequest,
@@ -185,7 +185,7 @@ __all__ = [
 
 
 class API(IntEnum):
-    """The APIs that are answered, by their keys."""
+    """The supported APIs, by their keys."""
 
     PRODUCE = 0
     FETCH = 1
@@ -227,77 +227,81 @@ class API(IntEnum):
 
 
 PATIENT = frozenset({API.FETCH, API.PRODUCE})
-"""Of these a client may have many on their way at a time: that another one came is no reason to answer the first. The
-others are urgent: the client does something else once it has the answer."""
+"""APIs of which a client may have many requests in flight: a later one does not make the broker answer the first early.
+
+Requests of other APIs are urgent: the client waits for the reply before it continues.
+"""
 
 
 def not_pressed(now: float, held_bytes: int) -> bool:
-    """Do nothing; return that the connection remains."""
+    """Return False without effect: the connection stays open."""
     return False
 
 
 class Line:
-    """The requests of one connection: each reply holds up those that come behind it."""
+    """The line of requests of one connection, in which each reply holds up those behind it."""
 
     __slots__ = ("grown", "press", "urgent")
 
     def __init__(self) -> None:
         self.urgent = 0
-        """How many came that are not of ``PATIENT``."""
+        """Number of received requests that are not of ``PATIENT`` APIs."""
         self.grown = Signal()
-        """Fires when one more of them comes."""
+        """Signal that fires when ``urgent`` grows."""
         self.press: Callable[[float, int], bool] = not_pressed
-        """Takes the time and the bytes of Fetch replies that others wait for. Closes the connection if its client takes
-        them too slowly, and returns whether it did."""
+        """Callback that closes the connection if its client reads too slowly, and returns whether it did.
+
+        Its arguments are the time, and the bytes of Fetch replies for which others wait.
+        """
 
     def join(self, api: int) -> None:
-        """Another request came."""
+        """Count a received request."""
         if api not in PATIENT:
             self.hurry()
 
     def hurry(self) -> None:
-        """Have those that wait for events be answered with what there is."""
+        """Have requests that wait for events answered with the records available."""
         self.urgent += 1
         self.grown.fire()
 
 
 def nothing() -> None:
-    """Do nothing."""
+    """Return without effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request as it came on a connection."""
+    """A decoded request of one connection."""
 
     api: int
-    """Its key."""
+    """The API key."""
     version: int
     correlation_id: int
     client_id: str
-    """"" for none."""
+    """The client id; "" for none."""
     body: Any
-    """The message, one of ``REQUESTS``."""
+    """The message, one of ``REQUESTS``; None for ApiVersions in an unknown version."""
     peer: str
-    """``host:port`` it came from."""
+    """``host:port`` of the client."""
     client_host: str
-    """As Kafka's coordinators show it: ``/127.0.0.1``."""
+    """Host of the client as Kafka's coordinators show it: ``/127.0.0.1``."""
     size_bytes: int
     connection: int
-    """Id of its connection, unique in the process."""
+    """Id of the connection, unique in the process."""
     line: Line = field(default_factory=Line)
-    """Of its connection."""
+    """The requests of the connection."""
     ahead: int = 0
-    """How many urgent ones came before it."""
+    """Number of urgent requests received before this one."""
     elements: int = 0
-    """Number of elements of all its arrays together."""
+    """Number of elements of all arrays together."""
     settle: Callable[[], None] = nothing
-    """Gives back memory, once it waits for others and what it says is kept elsewhere."""
+    """Callback that releases memory once the request waits for others and its contents are stored elsewhere."""
     turn: Turn = field(default_factory=endless_turn)
-    """The time that its handler has until it gives way to others."""
+    """The time that the handler has until it pauses for other tasks."""
 
     @property
     def holds_up(self) -> bool:
-        """Of a patient one: whether the client waits for a reply that can not be sent before that to this one."""
+        """Whether the client waits for an urgent reply that cannot be sent before the reply to this request."""
         return self.line.urgent > self.ahead
 
 
@@ -306,18 +310,20 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class EncodedReply:
-    """The body of a reply that is bytes already, in buffers that are sent one after another."""
+    """The encoded body of a reply, in buffers that are sent one after another."""
 
     buffers: Sequence[Buffer]
     sent: Callable[[], None] | None = None
-    """Called once when the socket has taken them, or nobody is there any more to take them."""
+    """Callback for the time when the socket has taken the buffers, or the connection is closed; called once."""
 
 
 Reply: TypeAlias = Any
-"""One of ``REPLIES`` in any version (the wire sets it), an ``EncodedReply``, or None: nothing is said."""
+"""One of ``REPLIES`` in any version (the encoder sets it), an ``EncodedReply``, or None for no reply."""
 Handler: TypeAlias = Callable[[Request], Awaitable[Reply]]
-"""Answers the requests of one API. That of ``API.PRODUCE`` returns once everything is appended, with an awaitable of
-the reply: see ``kafka.dispatch``."""
+"""A handler of the requests of one API.
+
+That of ``API.PRODUCE`` returns an awaitable of the reply once all batches are appended: see ``kafka.dispatch``.
+"""
 
 REQUESTS: Mapping[int, Any] = {
     API.PRODUCE: ProduceRequest,

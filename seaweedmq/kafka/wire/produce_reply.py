@@ -1,6 +1,6 @@
-"""Replies to Produce as bytes: of small requests, objects for each would cost more than what they say.
+"""Encoder of Produce replies without message objects, which would cost more than small requests themselves.
 
-Versions 3 to 13, from version 9 on a flexible one.
+It supports versions 3 to 13; versions from 9 are flexible.
 """
 
 import struct
@@ -25,7 +25,7 @@ _INT32 = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducedPartition:
-    """What became of one partition's batch."""
+    """One partition of a Produce reply."""
 
     index: int
     error_code: int = 0
@@ -33,16 +33,16 @@ class ProducedPartition:
     log_append_time_ms: int = -1
     log_start_offset: int = -1
     record_errors: Sequence[tuple[int, str]] = ()
-    """Number in the batch, and reason, of each record for which the batch is refused."""
+    """Index in the batch, and reason, of each record for which the batch is rejected."""
     error_message: str | None = None
     leader_id: int = -1
     leader_epoch: int = -1
-    """With an error, who leads the partition; -1: not said."""
+    """Leader epoch with an error, as ``leader_id``; -1: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducedTopic:
-    """A topic that was produced to: by name, or from version 13 on by id."""
+    """One topic of a Produce reply, identified by name, or from version 13 by id."""
 
     name: str = ""
     topic_id: bytes = bytes(16)
@@ -52,7 +52,7 @@ class ProducedTopic:
 def produce_reply(
     version: int, topics: Sequence[ProducedTopic], *, throttle_ms: int = 0, endpoints: Sequence[Endpoint] = ()
 ) -> Generator[None, None, EncodedReply]:
-    """Make the body of a reply in ``version``, in steps; what that has no place for is left out."""
+    """Encode the body of a reply in steps; fields that ``version`` lacks are omitted."""
     flexible = version >= _FLEXIBLE_FROM
     body, written = bytearray(count(len(topics), flexible)), 0
     for topic in topics:

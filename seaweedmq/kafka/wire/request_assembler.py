@@ -1,4 +1,4 @@
-"""Requests out of the bytes of a connection, however they are cut."""
+"""Assembly of requests from the bytes of a connection, however they are split."""
 
 import struct
 from collections.abc import Iterator
@@ -9,26 +9,29 @@ from seaweedmq.kafka.wire.foreign_protocols import describe_foreign
 from seaweedmq.kafka.wire.frames import HEAD_BYTES_MIN, LENGTH_BYTES
 
 DIRECT_BYTES_MIN = 64 * 1024
-"""A request that lacks more than this is received straight into its own memory, once all of it is admitted."""
+"""Missing bytes from which a request is received directly into its own memory, once all of it is admitted."""
 STEP_BYTES = 8 * 1024
-"""Bytes of a request that are admitted before they have come ..."""
+"""Bytes of a request that are admitted before they have arrived."""
 GROWTH = 4
-"""... and then up to so many times as much as has come: a client holds memory for what it sends, not what it says."""
+"""Maximum ratio of admitted to received bytes above ``STEP_BYTES``.
+
+So a client holds memory for bytes that it has sent, not for the length that it has announced.
+"""
 _LENGTH = struct.Struct(">i")
 
 
 class Admission(Protocol):
-    """Admits bytes of requests to memory. The caller keeps what is not admitted, and repeats the call later."""
+    """The admission of request bytes to memory. A caller keeps data that is not admitted, and repeats the call."""
 
     def begin(self, size: int, admitted: int) -> bool:
-        """Whether a request of ``size`` bytes may begin, and so many of its bytes may be held."""
+        """Whether a request of ``size`` bytes may begin, and ``admitted`` bytes of it may be held."""
 
     def grow(self, admitted: int) -> bool:
-        """Whether so many more of its bytes may be held."""
+        """Whether ``admitted`` more bytes of the request may be held."""
 
 
 class RequestAssembler:
-    """At most one request that is not whole, and what was received and is not admitted."""
+    """The assembler of one connection, with at most one incomplete request and data that is not admitted."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -37,40 +40,42 @@ class RequestAssembler:
         self._size = 0
         self._filled = 0
         self._admitted = 0
-        """Bytes of the body that may be held. Once that is all of it, the body has its full length."""
+        """Bytes of the body that may be held. Once all are admitted, the body has its full length."""
         self.rest = b""
-        """Received, and not taken: it is not admitted yet."""
+        """Received data that is not admitted yet."""
 
     @property
     def is_half(self) -> bool:
-        """Whether a request began and is not whole."""
+        """Whether a request has begun and is incomplete."""
         return self._body is not None or bool(self._length)
 
     @property
     def lacking_bytes(self) -> int:
-        """How much of the request that began is not there."""
+        """The missing bytes of the incomplete request."""
         return 0 if self._body is None else self._size - self._filled
 
     def direct(self) -> memoryview | None:
-        """Where to receive what the request lacks, if it is much. :meth:`received_direct` tells how much came."""
-        # A body that still grows is never exposed: event loops keep the view, and what is viewed cannot be resized.
+        """Return the memory for the missing bytes of the request if they are many, else None.
+
+        The caller reports received bytes with :meth:`received_direct`.
+        """
+        # A growing body is never exposed: event loops keep the view, and a bytearray with views cannot be resized.
         if self._body is None or self._admitted < self._size or self.lacking_bytes < DIRECT_BYTES_MIN:
             return None
         return memoryview(self._body)[self._filled :]
 
     def received_direct(self, size: int) -> memoryview | None:
-        """The request, if it is whole now."""
+        """Note ``size`` bytes in the memory of :meth:`direct`; return the request if it is complete."""
         self._filled += size
         return self._whole()
 
     def received(self, data: memoryview, admission: Admission) -> Iterator[memoryview]:
-        """The requests that are whole now, each in memory of its own.
+        """Yield the complete requests, each in its own memory.
 
-        Everything from the first byte on that is not admitted is left in ``rest``: call this again, with nothing, when
-        it may be.
+        Data from the first byte that is not admitted stays in ``rest``: call this again with empty data to continue.
 
         Raises:
-            Malformed: it is not a request that begins here.
+            Malformed: If the data does not begin with a request.
         """
         if self.rest:
             data = memoryview(self.rest + data)

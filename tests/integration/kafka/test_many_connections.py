@@ -62,7 +62,7 @@ def test_as_many_idle_connections_as_may_be_are_nobodys_business(tmp_path: Path)
         assert peaks[1] - peaks[0] < LEFT_BYTES_MAX, "what the first held was given back"
         assert cluster.stop() == 0
     log = (tmp_path / "up.log").read_text()
-    assert "Kafka connections are refused, the first from 127.0.0.1" in log
+    assert "Kafka connections rejected: first from 127.0.0.1" in log
     assert "Traceback" not in log
 
 

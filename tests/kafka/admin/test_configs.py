@@ -129,7 +129,7 @@ async def test_a_broker_tells_its_settings_under_both_names(testbed: Testbed) ->
     assert all(entry.read_only for entry in configs.values())
     assert (configs["num.partitions"].value, configs["num.partitions"].config_source) == ("7", 4)
     assert [(s.value, s.source) for s in configs["num.partitions"].synonyms] == [("7", 4), ("4", 5)]
-    assert configs["seaweedmq.kafka.metadata.partition_lookup.default"].value == "7"
+    assert configs["seaweedmq.kafka.partitions.default"].value == "7"
     assert configs["seaweedmq.lease.ttl.s"].value == "2.0"
     assert configs["broker.id"].config_type == configs["node.id"].config_type == INT
     assert (configs["broker.id"].value, configs["auto.create.topics.enable"].value) == ("1", "true")
@@ -143,7 +143,7 @@ async def test_a_broker_tells_its_own_settings_alone(testbed: Testbed) -> None:
     for name in ("2", "9", "one", "-1"):
         result = await describe(client, BROKER, name)
         assert result.error_code == Code.INVALID_REQUEST
-        assert "this is 1" in result.error_message
+        assert "this is broker 1" in result.error_message
     everybody = await describe(client, BROKER, "")
     assert (everybody.error_code, everybody.configs) == (Code.NONE, [])
 

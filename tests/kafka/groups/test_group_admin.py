@@ -128,7 +128,7 @@ async def test_a_group_with_members_is_neither_reset_nor_deleted(testbed: Testbe
     member = await joined(cluster)
     await member.commit((0, 4))
     for call in (ResetKafkaGroup(GROUP, TOPIC, LATEST), DeleteKafkaGroup(GROUP)):
-        with pytest.raises(InvalidArgument, match="has 1 members, which know where they are: stop them"):
+        with pytest.raises(InvalidArgument, match="has 1 members, which track their own positions: stop them"):
             await testbed.hosts[0].api.call(call)
     await member.leave()
     assert await member.committed() == {0: 4}
@@ -146,7 +146,7 @@ async def test_what_is_not_there_is_named(testbed: Testbed) -> None:
                 await testbed.hosts[0].api.call(call)
         await Member(cluster, GROUP).commit((0, 1))  # from now on there is the internal topic
     for name in (TopicName("kafka", "nothing"), TopicName("other", "orders")):
-        with pytest.raises(NotFound, match=f"there is no topic {name} for Kafka's consumers"):
+        with pytest.raises(NotFound, match=f"there is no topic {name} for Kafka consumers"):
             await testbed.hosts[0].api.call(ResetKafkaGroup(GROUP, name, LATEST))
 
 

@@ -169,7 +169,7 @@ def test_a_slow_client_is_closed_only_while_others_wait() -> None:
     slow.moved += 100
     memory.press(20.0 + 2 * SLOW_WINDOW_S)
     assert len(slow.reasons) == 1
-    assert "sent and took 100 bytes in 2.0 s" in slow.reasons[0]
+    assert "sent and read 100 bytes in 2.0 s" in slow.reasons[0]
 
 
 def test_a_client_is_not_slow_over_a_time_in_which_none_waited() -> None:
