@@ -92,7 +92,7 @@ def test_an_event_that_can_not_be_is_a_fault(before: tuple[Event, ...], event: E
     campaign = Campaign(TTL_S)
     for earlier in before:
         campaign.handle(earlier, 0)
-    with pytest.raises(AssertionError, match="can not end"):
+    with pytest.raises(AssertionError, match="cannot end"):
         campaign.handle(event, 1)
 
 
