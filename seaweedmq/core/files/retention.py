@@ -1,10 +1,10 @@
 """Selection of the files that may be deleted now, from their names, sizes and ages alone.
 
-A log file may go once tables hold all its records and the youngest of these tables is older than the grace period, so
-that readers which have the log open can finish. In an open segment, a later log file must also be in tables, at least
-in part. That proves that the later file is sound and flushed, so that recovery finds the producer state there. A log
-file that was flushed before it got its name proves the same without a record: the primary of an idle segment creates
-one, so that the others may go.
+A log file may go once tables hold all its records and the youngest of these tables is older than the grace period.
+Until then, readers that have the log open can finish. In an open segment, a later log file must also be in tables, at
+least in part. That proves that the later file is sound and flushed, so that recovery finds the producer state there. A
+log file that was flushed before it got its name proves the same without a record: the primary of an idle segment
+creates one, so that the others may go.
 
 A table may go once retention selected it, the grace period has passed since, and all tables before it in its segment
 may go: readers never meet a hole. A table below the low watermark may go, and a superseded one in any case. If a topic

@@ -13,8 +13,8 @@ from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 
 PRUNED_RANGES_MAX = 20_000
-"""Limit of the ranges of pruned ids in a topic's record, which stays far below etcd's 1.5 MiB with them. The ranges of
-remaining segments number at least one less.
+"""Limit of the ranges of pruned ids in a topic's record, which stays far below etcd's 1.5 MiB with them. There is at
+most one range more than there are ranges of remaining segments.
 """
 
 
