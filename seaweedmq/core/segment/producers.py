@@ -1,7 +1,7 @@
 """Duplicate detection: the bounded producer state of one segment.
 
-Sequences number a producer's records in one segment, from 0. The rule is Kafka's (KIP-98). A frame that begins where the
-last one ended is new, and a frame that was stored before is a repeat. Any other frame is a gap and is rejected.
+Sequences number a producer's records in one segment, from 0. The rule is Kafka's (KIP-98): a frame that begins where
+the last one ended is new, and a frame that was stored before is a repeat. Any other frame is a gap and is rejected.
 
 An unknown producer may have stored records here: it begins at the sequence below which it promises to repeat nothing.
 So a producer can be dropped as soon as it can no longer repeat anything: its stream ended longer ago than a client
