@@ -1,4 +1,4 @@
 """Pure decisions: events and time go in, actions come out.
 
-No IO, clock or randomness; imports only the model and the errors.
+The package uses no I/O, clock or randomness, and imports only the model and the errors.
 """

@@ -1,19 +1,19 @@
 """The campaign for the leader lock, as a pure state machine: events and time go in, the next action comes out.
 
-The lock is one key under the broker's lease, created if absent. Exactly one action is in progress at any time:
+The lock is one key under the broker's lease, created if absent. At any time exactly one action is running:
 
-| action | event | result |
+| action | event | then |
 |---|---|---|
-| ask | held by this broker | lead with its revision; watch it |
-| ask | held by another | do not lead; watch it |
-| ask | free (deleted between creating and reading) | ask |
-| ask, watch | etcd did not answer | pause; a leader continues as long as its session lives |
-| watch | free | do not lead; ask |
+| ask | this broker holds the lock | lead with its revision; watch it |
+| ask | another broker holds the lock | do not lead; watch it |
+| ask | the lock is free (deleted between the two requests) | ask |
+| ask, watch | etcd did not answer | pause; a leader continues to lead while the session lives |
+| watch | the lock is free | do not lead; ask |
 | watch, pause | ``until`` has passed | ask |
-| any | session over | do not lead; stop permanently |
+| any | the session ended | do not lead; stop |
 
-A leader also watches its own lock, so it notices a deletion by another process. ``until`` of a watch is 2.5 x TTL away:
-by then the campaign detects any change that a watch missed.
+A leader also watches its own lock, so that it notices if another process deletes it. ``until`` of a watch is 2.5 x TTL
+away, which bounds the delay of an event that the watch misses.
 """
 
 from dataclasses import dataclass
@@ -25,41 +25,38 @@ WATCH_TTLS = 2.5
 
 @dataclass(frozen=True, slots=True)
 class LockHeld:
-    """The lock is held by this broker since ``revision``, its creation revision."""
+    """An event: this broker holds the lock since ``revision``, its creation revision."""
 
     revision: int
 
 
 @dataclass(frozen=True, slots=True)
 class LockHeldByOther:
-    """The lock is held by another broker; it was last changed at ``revision``."""
+    """An event: another broker holds the lock, which was last changed at ``revision``."""
 
     revision: int
 
 
 @dataclass(frozen=True, slots=True)
 class LockFree:
-    """The lock does not exist."""
+    """An event: the lock does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreUnavailable:
-    """etcd did not answer, or the watch broke.
-
-    ``pause_s`` is the length of the pause, drawn by the caller.
-    """
+    """An event: etcd did not answer, or the watch broke. The caller drew the pause ``pause_s``."""
 
     pause_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The time ``until`` of the last action."""
+    """An event: ``until`` of the last action has passed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of the session."""
+    """An event: the session ended."""
 
 
 Event: TypeAlias = LockHeld | LockHeldByOther | LockFree | StoreUnavailable | Tick | Ended
@@ -67,17 +64,17 @@ Event: TypeAlias = LockHeld | LockHeldByOther | LockFree | StoreUnavailable | Ti
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Create the lock if it is absent, otherwise read its holder.
+    """An action: create the lock if it is absent, else read its owner.
 
-    It ends with LockHeld, LockHeldByOther, LockFree or StoreUnavailable.
+    Ends with LockHeld, LockHeldByOther, LockFree or StoreUnavailable.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Wait for a change of the lock after ``revision``, up to ``until``.
+    """An action: wait for a change of the lock after ``revision``, up to ``until``.
 
-    It ends with LockFree, StoreUnavailable or Tick.
+    Ends with LockFree, StoreUnavailable or Tick.
     """
 
     revision: int
@@ -86,38 +83,33 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Do nothing up to ``until``; it ends with Tick."""
+    """An action: do nothing up to ``until``. Ends with Tick."""
 
     until: float
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Do nothing permanently."""
+    """An action: end the campaign."""
 
 
 Action: TypeAlias = Ask | Watch | Pause | Stop
 
 
 class Campaign:
-    """One broker's campaign during one session.
-
-    ``action`` is in progress; its outcome goes into :meth:`handle`.
-    """
+    """The campaign of one broker during one session. ``action`` is running; its outcome goes into :meth:`handle`."""
 
     def __init__(self, ttl_s: float) -> None:
         self._ttl_s = ttl_s
         self.action: Action = Ask()
         self.revision: int | None = None
-        """Creation revision of the lock that this broker holds; None: it holds none as far as it knows."""
+        """Creation revision of this broker's lock, None unless the broker holds it as far as it knows."""
 
     def handle(self, event: Event, now: float) -> Action:
-        """Handle the outcome of the current action and return the next one.
-
-        ``now`` is in seconds on any steady clock.
+        """Process the outcome of the running action and return the next one. ``now`` is in seconds on any steady clock.
 
         Raises:
-            AssertionError: If the event cannot end the current action: a fault in the caller.
+            AssertionError: If the event cannot end the running action, which is a fault of the caller.
         """
         match self.action, event:
             case _, Ended():

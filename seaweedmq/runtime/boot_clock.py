@@ -1,11 +1,11 @@
-"""The clock by which leases are counted: it goes on while the machine is suspended, as etcd's does."""
+"""The clock for leases, which also advances while the machine is suspended, as etcd's does."""
 
 import time
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Linux has both, and its monotonic clock stands still meanwhile; elsewhere the monotonic one has to do."""
+"""Linux has both clocks, and its monotonic one stops during a suspension; other systems have only the monotonic one."""
 
 
 def boot_s() -> float:
-    """Seconds since some moment in the past. Nobody sets it, it only goes forward."""
+    """Return seconds since an arbitrary moment. The clock cannot be set and only advances."""
     return time.clock_gettime(_CLOCK)

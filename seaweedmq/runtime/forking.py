@@ -1,8 +1,7 @@
-"""Objects that a child process made by ``fork`` inherits and must not destroy.
+"""Protection of objects that a forked child process inherits and must not destroy.
 
-A connection, an event loop and the like have threads and descriptors that work for the parent. Their destructors wait
-for those threads, or end what the parent still uses; the interpreter would call them at the latest when the child
-exits.
+A connection or an event loop has threads and descriptors that work for the parent. Its destructor waits for those
+threads, or closes what the parent still uses. The interpreter would call it when the child exits, at the latest.
 """
 
 import ctypes
@@ -13,15 +12,15 @@ _kept: "weakref.WeakSet[object]" = weakref.WeakSet()
 
 
 def leave_alone_in_children(thing: object) -> None:
-    """Have no child destroy ``thing``, or anything that it refers to at the moment of the fork."""
+    """Prevent children from destroying ``thing``, or anything that it refers to at the moment of the fork."""
     _kept.add(thing)
 
 
 def inherited(owner: int) -> str:
-    """Return why a client of the process ``owner`` does not work in this one."""
+    """Return the reason why a client of the process ``owner`` does not work in this one."""
     return (
-        f"this client was made by process {owner} and cannot be used in its child {os.getpid()}, nor can another: "
-        "connect in children only, or start processes with spawn"
+        f"this client was made by process {owner} and cannot be used in its child {os.getpid()}, nor can a new one: "
+        "connect only in children, or start processes with spawn"
     )
 
 

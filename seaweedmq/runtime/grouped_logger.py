@@ -1,6 +1,6 @@
-"""The same failure of many things within a moment, logged as one line.
+"""Logging of the same failure of many things at about the same time as one line.
 
-A broker that does not answer does not answer for any of its segments, and there may be hundreds of them.
+A broker that does not answer fails for all of its segments, perhaps hundreds.
 """
 
 import asyncio
@@ -8,19 +8,19 @@ import logging
 from collections.abc import Sequence
 
 GATHER_S = 0.1
-"""How long the first one waits for others."""
+"""Time in seconds for which the first failure waits for others."""
 NAMED_MAX = 3
 
 
 class GroupedLogger:
-    """Gathers what failed by how it failed. Belongs to the event loop."""
+    """A logger that groups failures by their reason. Belongs to the event loop."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._gathered: dict[tuple[int, str], list[str]] = {}
 
     def add(self, level: int, what: object, reason: str) -> None:
-        """Log, soon, ``what: reason``, with everything else that failed for this reason."""
+        """Log ``what: reason`` soon, in one line with everything else that failed for this reason."""
         if not self._gathered:
             asyncio.get_running_loop().call_later(GATHER_S, self._write)
         self._gathered.setdefault((level, reason), []).append(str(what))
@@ -32,6 +32,6 @@ class GroupedLogger:
 
 
 def named(things: Sequence[object]) -> str:
-    """The first few of them, and how many more there are."""
+    """Return the first few of ``things``, and the number of the others."""
     more = len(things) - NAMED_MAX
     return ", ".join(map(str, things[:NAMED_MAX])) + (f" and {more} more" if more > 0 else "")

@@ -1,19 +1,21 @@
-"""What the allocator does with memory that comes and goes in large blocks."""
+"""Configuration of the allocator for memory that is used in large blocks for short times."""
 
 from functools import cache
 from typing import Final
 
 MAPPED_BYTES: Final = 31 * 1024 * 1024
-"""Just below 32 MiB, the largest block that glibc learns from."""
+"""Block size just below 32 MiB, the largest block that adjusts glibc's threshold."""
 
 
 @cache
 def keep_freed_blocks() -> None:
-    """Have glibc keep up to some 60 MiB of freed memory for the next blocks of a mebibyte or two.
+    """Make glibc keep up to about 60 MiB of freed memory for the next blocks of one or two mebibytes.
 
-    It learns from the largest block that was mapped and freed: blocks up to that size come from the heap from then on,
-    and twice as much stays at its end. Until it has seen a large one, most messages of a subscriber are memory that is
-    new to the process, and pages that have to be cleared cost more than receiving what goes into them. Any program
-    that once frees a large array has the same effect; elsewhere than on glibc there is none.
+    glibc adjusts its threshold to the largest mapped block that was freed: from then on, blocks up to that size come
+    from
+    the heap, and twice as much stays at its end. Before that, most messages of a subscriber occupy memory that is new
+    to
+    the process, and clearing its pages costs more than receiving the content. Any program that frees a large array once
+    has the same effect. With other allocators than glibc's there is no effect.
     """
-    bytes(MAPPED_BYTES)  # never touched, so no page of it ever exists
+    bytes(MAPPED_BYTES)  # never touched, so that none of its pages ever exists

@@ -1,10 +1,10 @@
-"""Where `seaweedmq up` keeps a cluster that was told of no folder, and whoever is called beside it looks."""
+"""The default folder of a cluster that `seaweedmq up` starts, and where other commands look for it."""
 
 from pathlib import Path
 from typing import Final
 
 LOCAL_DATA: Final = Path("seaweedmq-data")
-"""Below the current folder."""
+"""Default folder, relative to the current one."""
 STORAGE: Final = "storage"
-"""In the folder of a local cluster: the root of its storage."""
+"""Name of the storage root in the folder of a local cluster."""
 LOCAL_STORAGE: Final = LOCAL_DATA / STORAGE

@@ -1,7 +1,7 @@
-"""Shares of the files that this process may open, of which connections, segments and readers each take some.
+"""Shares of the files that this process may open, for connections, segments and readers.
 
-A broker without a free descriptor can neither write a log file nor accept a connection, and ends. So each use is
-limited to a part at the start; what remains serves tables, etcd, other brokers and files that are replaced.
+A broker without a free descriptor can neither write a log file nor accept a connection, and ends. So the start limits
+each use to a share. The rest serves tables, etcd, other brokers and files that are replaced.
 """
 
 import logging
@@ -10,25 +10,25 @@ import resource
 log = logging.getLogger(__name__)
 
 PART = 4
-"""Connections of either listener and open segments take one part in so many each."""
+"""Divisor of the limit: connections of either listener and open segments take one share each."""
 FEW = 1_000
-"""A limit below this number is a warning."""
+"""Lowered setting below which the log line is a warning."""
 
 
 def files_max() -> int | None:
-    """The number of files that this process may open; None without a limit."""
+    """Return the number of files that this process may open; None without a limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft == resource.RLIM_INFINITY else soft
 
 
 def within_open_files(setting: str, wanted: int, limit: int | None, part: int = PART) -> int:
-    """Return ``wanted``, or less if that takes more than its part of the ``limit``, and log that.
+    """Return ``wanted``, or less if that exceeds its share of the ``limit``, and log a reduction.
 
     Args:
-        setting: its name in the settings.
-        wanted: its value.
-        limit: as :func:`files_max` returns it.
-        part: the part of the files that it may take is one in so many.
+        setting: Name of the setting.
+        wanted: Value of the setting.
+        limit: Result of :func:`files_max`.
+        part: Divisor of the limit that gives the share.
     """
     if limit is None or wanted * part <= limit:
         return wanted

@@ -59,7 +59,7 @@ async def test_without_etcd_nothing_is_acknowledged_once_the_lease_may_have_ende
     await publisher.send()
     error = await publisher.stream.failure()
     assert isinstance(error, Unavailable)
-    assert "could not renew its lease, etcd is out of reach; nothing is acknowledged until it is back" in str(error)
+    assert "cannot renew its lease because etcd is unreachable, and acknowledges nothing until it can" in str(error)
     with pytest.raises(Unavailable, match="lease"):
         await host.publisher()
     assert await reader.until(4) == values(1, 4)

@@ -117,7 +117,7 @@ def test_a_stream_begins_where_it_is_told(orders: TopicFiles) -> None:
         ("55", OutOfRange, "offset 55 of shop/orders#2, which is committed up to 50"),
         ('{"0": 41}', OutOfRange, "offset 41 of shop/orders#0, which ends 40"),
         ('{"9": 1}', InvalidArgument, "has no segment 9"),
-        ('{"0": 1, "2": 45}', InvalidArgument, "segment 0 comes before another one"),
+        ('{"0": 1, "2": 45}', InvalidArgument, "segment 0 precedes another named segment"),
     ],
 )
 def test_a_start_beyond_the_end_is_refused(

@@ -1,7 +1,7 @@
-"""Limits of a batch that are counted in bytes or files: what offsets take, by the names and sizes of files. Pure.
+"""Limits of a batch in bytes or files, estimated from the names and sizes of files.
 
-An estimate, as good as file names tell: where a log file ends only its content does, and compressed records are taken
-to be of one size. It decides how much one batch takes, once; what the batch is made of no file decides.
+The estimate has limits: only a log file's content shows where it ends, and compressed records are assumed to have equal
+sizes. It decides once how far a batch reaches. The content of the batch does not depend on files.
 """
 
 from bisect import bisect_right
@@ -12,14 +12,14 @@ from seaweedmq.core.files.snapshot import SnapshotPiece
 
 
 class _Pieces:
-    """Of some segments, in the order of their offsets."""
+    """The snapshot pieces of some segments, in the order of their offsets."""
 
     def __init__(self, budget: int, pieces: Mapping[int, Iterable[SnapshotPiece]]) -> None:
         self.budget = budget
         self._pieces = {segment: tuple(found) for segment, found in pieces.items()}
 
     def _at(self, segment: int, offset: int) -> SnapshotPiece | None:
-        """The piece that has the offset, or the next one; None: no file is known to have it."""
+        """Return the piece that holds the offset, or the next one; None if no file is known to hold it."""
         found = self._pieces.get(segment, ())
         index = bisect_right(found, offset, key=attrgetter("start_offset")) - 1
         for piece in found[max(0, index) : index + 2]:
@@ -29,10 +29,10 @@ class _Pieces:
 
 
 class FileLimit(_Pieces):
-    """So many files a batch, whole ones."""
+    """A limit of ``budget`` whole files per batch."""
 
     def reach(self, segment: int, start: int, end: int, budget: int) -> tuple[int, int]:
-        """See ``Limit``."""
+        """See :class:`~seaweedmq.core.lineage.frontier.BatchLimit`."""
         offset = start
         for count in range(max(1, budget)):
             piece = self._at(segment, offset)
@@ -43,10 +43,10 @@ class FileLimit(_Pieces):
 
 
 class ByteLimit(_Pieces):
-    """About so many bytes a batch, as they lie in files."""
+    """A limit of about ``budget`` bytes per batch, as stored in files."""
 
     def reach(self, segment: int, start: int, end: int, budget: int) -> tuple[int, int]:
-        """See ``Limit``."""
+        """See :class:`~seaweedmq.core.lineage.frontier.BatchLimit`."""
         offset, cost = start, 0.0
         while offset < end and (cost < budget or offset == start):
             piece = self._at(segment, offset)

@@ -1,7 +1,7 @@
-"""Which tables of a topic count, and what a change of them means. Pure.
+"""Selection of a topic's live tables, and the classification of changes between two selections.
 
-Tables of a segment that overlap hold identical records: a compacted one beside those it replaces, or what converters
-made that did not see each other. A list of whole files, as Delta and Iceberg keep it, is exact only if no two of them
+Overlapping tables of a segment hold identical records: a merged table and those it replaces, or tables from converters
+that did not see each other. A list of whole files, as Delta and Iceberg keep it, is exact only if no two of them
 overlap.
 """
 
@@ -13,15 +13,16 @@ from itertools import accumulate
 from typing import NamedTuple
 
 TABLE_GRACE_S = 3_600.0
-"""How long tables keep their other name, and so how far back versions can be read: ``BrokerConfig.table_grace_s``."""
+"""Time for which superseded tables keep their retained link, which limits time travel: ``BrokerConfig.table_grace_s``.
+"""
 CHECKPOINT_COMMITS = 50
-"""A reader of the log opens at most so many files beside a checkpoint ..."""
+"""Most files of the log that a reader opens beside a checkpoint."""
 CHECKPOINT_BYTES = 4 * 1024 * 1024
-"""... or reads about so much of them."""
+"""Approximate bytes of the log that a reader reads beside a checkpoint."""
 
 
 class TableSpan(NamedTuple):
-    """A table, known by what it holds: offsets ``[base, end)`` of a segment."""
+    """A table, identified by its offsets ``[base, end)`` of a segment."""
 
     segment: int
     base: int
@@ -30,16 +31,16 @@ class TableSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LiveTables:
-    """What of some tables counts."""
+    """The live tables of a set of tables."""
 
     spans: frozenset[TableSpan]
-    """No two of them overlap."""
+    """Live tables. No two of them overlap."""
     missing: tuple[TableSpan, ...]
-    """What only tables hold that do not count, since each overlaps others in part."""
+    """Offsets that only tables hold that are not live, since each partly overlaps others."""
 
 
 def select_live(spans: Iterable[TableSpan]) -> LiveTables:
-    """Of each segment the tables that hold the most records without holding one twice; of equals the fewest."""
+    """Return, for each segment, the tables with the most records without overlap; among equals the fewest tables."""
     chosen: list[TableSpan] = []
     missing: list[TableSpan] = []
     for group in _overlapping(sorted(spans)):
@@ -57,8 +58,10 @@ def select_live(spans: Iterable[TableSpan]) -> LiveTables:
 
 
 def around(changed: Iterable[TableSpan], spans: Iterable[TableSpan]) -> list[TableSpan]:
-    """Those of the spans that ``select_live`` may decide otherwise about, once the changed ones came or went: they hang
-    together with them by overlaps. May be more, of their segments, never less."""
+    """Return the spans that ``select_live`` may judge differently after the changed ones were added or removed.
+
+    These are connected to the changed ones by overlaps. The result may have more spans of their segments, never fewer.
+    """
     hulls: dict[int, tuple[int, int]] = {}
     for span in changed:
         low, high = hulls.get(span.segment, (span.base, span.end))
@@ -80,7 +83,7 @@ def around(changed: Iterable[TableSpan], spans: Iterable[TableSpan]) -> list[Tab
 
 
 def _overlapping(ordered: Sequence[TableSpan]) -> Iterator[list[TableSpan]]:
-    """Tables that hang together by overlaps; most are alone."""
+    """Yield groups of tables that are connected by overlaps; most groups have one table."""
     group: list[TableSpan] = []
     end = 0
     for span in ordered:
@@ -94,13 +97,14 @@ def _overlapping(ordered: Sequence[TableSpan]) -> Iterator[list[TableSpan]]:
 
 
 def _best(group: Iterable[TableSpan]) -> list[TableSpan]:
-    """Weighted interval scheduling, as in Kleinberg and Tardos, "Algorithm Design", 6.1."""
+    """Select by weighted interval scheduling, as in Kleinberg and Tardos, "Algorithm Design", 6.1."""
     ordered = sorted(group, key=lambda s: (s.end, s.base))
     ends = [s.end for s in ordered]
     worth: list[tuple[int, int]] = [(0, 0)]
-    """Of the first so many: most records, and by how few tables, negative."""
+    """For each count of the first spans: most records without overlap, and the negated least number of tables for it.
+    """
     before: list[int] = []
-    """How many of them end before each one begins."""
+    """For each span, the number of earlier ones that end before it begins."""
     for n, span in enumerate(ordered):
         before.append(bisect_right(ends, span.base, 0, n))
         records, files = worth[before[n]]
@@ -117,31 +121,32 @@ def _best(group: Iterable[TableSpan]) -> list[TableSpan]:
 
 
 class Operation(StrEnum):
-    """What a version of the log did, in the words that Delta's own writers use where they have one."""
+    """The operation of a version of the log, in the words that Delta's own writers use where they have one."""
 
     CREATE = "CREATE TABLE"
     WRITE = "WRITE"
-    """Records came."""
+    """Records were added."""
     DELETE = "DELETE"
-    """Records went, by retention or by hand."""
+    """Records were removed, by retention or manually."""
     OPTIMIZE = "OPTIMIZE"
-    """The same records in other tables."""
+    """The same records are in other tables."""
     COLUMNS = "ADD COLUMNS"
     """The topic got its schema."""
 
 
 class TableChange(NamedTuple):
-    """From one set of tables to another."""
+    """The difference between two sets of live tables."""
 
     added: tuple[TableSpan, ...]
     removed: tuple[TableSpan, ...]
     come: frozenset[TableSpan]
-    """Those of the added that bring records; the others hold what the removed held."""
+    """The added tables that bring new records; the others hold records of removed tables."""
     gone: frozenset[TableSpan]
-    """Those of the removed whose records go."""
+    """The removed tables with records that no added table holds."""
 
     @property
     def operation(self) -> Operation:
+        """The operation that describes the change in the log."""
         if self.come:
             return Operation.WRITE
         if self.gone:
@@ -150,8 +155,10 @@ class TableChange(NamedTuple):
 
 
 def change(before: Collection[TableSpan], after: Collection[TableSpan]) -> TableChange:
-    """What leads from the tables that counted to those that count: neither has two that overlap, so what an added one
-    shares records with is removed."""
+    """Return the change from one selection of live tables to another.
+
+    Neither has overlapping tables, so every table that shares records with an added one is removed.
+    """
     old, new = set(before), set(after)
     added, removed = tuple(sorted(new - old)), tuple(sorted(old - new))
     return TableChange(
@@ -163,7 +170,7 @@ def change(before: Collection[TableSpan], after: Collection[TableSpan]) -> Table
 
 
 def _not_within(spans: Sequence[TableSpan], others: Sequence[TableSpan]) -> Iterator[TableSpan]:
-    """The spans some of whose records none of the others has; both in order, and each without overlaps."""
+    """Yield the spans with records that none of the others has. Both are in order and without overlaps."""
     at = 0
     for span in spans:
         while at < len(others) and (others[at].segment, others[at].end) <= (span.segment, span.base):
@@ -177,12 +184,14 @@ def _not_within(spans: Sequence[TableSpan], others: Sequence[TableSpan]) -> Iter
 
 
 def is_checkpoint_due(commits: int, size_bytes: int, age_s: float, grace_s: float) -> bool:
-    """Given how many commits there are since the last checkpoint, and their size.
+    """Whether to write a checkpoint, given the commits since the last one and their size.
 
     Args:
-        age_s: of the last checkpoint, or of the log if there is none.
-        grace_s: how long versions are kept. Only what lies before a checkpoint of that age goes: without one, the log
-            of a topic that is seldom written would keep ``CHECKPOINT_COMMITS`` versions that nobody is served.
+        commits: Number of commits since the last checkpoint.
+        size_bytes: Total size of these commits.
+        age_s: Age of the last checkpoint, or of the log if there is none.
+        grace_s: Time for which versions are kept. Only versions before a checkpoint of that age are removed. Otherwise
+            a rarely written topic would keep up to ``CHECKPOINT_COMMITS`` versions that serve no reader.
     """
     if commits <= 0:
         return False
@@ -190,11 +199,14 @@ def is_checkpoint_due(commits: int, size_bytes: int, age_s: float, grace_s: floa
 
 
 def oldest_needed(commits_us: Sequence[tuple[int, int]], checkpoints: Iterable[int], horizon_us: int) -> int:
-    """The version below which no file of the log is needed: the last checkpoint from which every version can be read
-    that was the newest one at ``horizon_us`` or later; 0 if there is none.
+    """Return the version below which no file of the log is needed, 0 if all are.
+
+    It is the last checkpoint from which every version can be read that was the newest one at ``horizon_us`` or later.
 
     Args:
-        commits_us: version and time of each commit, in order. A clock that was set back makes none younger.
+        commits_us: Version and time of each commit, in order. A clock that was set back makes no commit younger.
+        checkpoints: Versions that have a checkpoint.
+        horizon_us: Time from which on versions must stay readable.
     """
     times = accumulate((us for _, us in commits_us), max)
     current = max((v for (v, _), us in zip(commits_us, times, strict=True) if us <= horizon_us), default=0)

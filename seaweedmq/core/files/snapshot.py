@@ -1,8 +1,8 @@
-"""Which files of a snapshot hold which offsets, in pieces that can be read apart from each other, on many machines.
+"""The plan of a snapshot: pieces of a segment that can be read independently, on many machines.
 
-Every offset exactly once, Parquet first, logs for the rest. Pure: decided by file names and the segment's metadata
-alone, so nothing is opened to find out what to leave out. (``cover`` does the same for one reader that goes through a
-segment in order and knows its end.)
+Every offset is in exactly one piece, from Parquet if possible, else from logs. The plan follows from file names and the
+segment's metadata alone, so that planning opens no files. (``cover`` serves a single reader that goes through a segment
+in order and knows its end.)
 """
 
 from collections.abc import Iterable
@@ -21,20 +21,23 @@ class SnapshotPiece:
     segment: int
     start_offset: int
     end_offset: int | None
-    """None: to the end of what the log files hold."""
+    """Offset after the last one; None for the end of what the log files hold."""
     files: tuple[SegmentFile, ...]
-    """One table; or log files, the most promising first. Where one of them ends early, another may go on: the writers
-    of a segment follow one another, and what they hold twice is identical. Where none goes on, the piece ends."""
+    """One table; or log files, the most promising first. Where one of them ends early, another may continue: the
+    writers of
+    a segment follow one another, and frames in several files are identical. Where none continues, the piece ends.
+    """
     complete: bool
     """Whether every offset up to ``end_offset`` is known to exist, so that finding fewer is damage."""
 
     @property
     def kind(self) -> FileKind:
+        """Kind of the files."""
         return self.files[0].kind
 
     @property
     def size_bytes(self) -> int:
-        """Estimate of what is to be read, for sharing out work."""
+        """Estimated bytes to read, for balancing work."""
         file = self.files[0]
         if self.end_offset is None:
             return sum(f.size_bytes for f in self.files)
@@ -53,25 +56,26 @@ def plan_snapshot(
     removed_below: int = 0,
     missing: list[range] | None = None,
 ) -> tuple[SnapshotPiece, ...]:
-    """Pieces that hold the segment's offsets in ``[start, end)``, in order, without gap or overlap.
+    """Return the pieces of the segment's offsets in ``[start, end)``, in order, without gap or overlap.
 
-    What retention or a low watermark removed at the beginning is left out silently; so is what files hold beyond the
-    segment's end.
-    A log file does not tell its end, so a piece of logs ends where the next file begins, and the last one is open. That
-    one has the last two files: the end of the one may have waited for its fsync when the other was begun, and after
-    power loss the segment ends there.
+    Records that retention or a low watermark removed at the beginning are left out silently, and so is what files hold
+    beyond the segment's end. A log file's name does not show its end. So a piece of logs ends where the next file
+    begins, and
+    the last one is unbounded. The last piece has the last two files: the end of the earlier one may have waited for its
+    fsync when the later one was begun, and after a power loss the segment ends there.
 
     Args:
         topic: The topic of the segment, with its low watermarks.
         segment: The segment.
         files: At least all files of the segment.
-        start: The first offset that is wanted.
-        end: The offset behind the last one; None for the end of the segment.
+        start: The first offset to read.
+        end: The offset after the last one; None for the end of the segment.
         removed_below: The offset below which retention recorded that it removed the segment's records.
-        missing: Takes the offsets that are lost, so that the plan continues behind them; None to raise.
+        missing: Receives the ranges of lost offsets, so that the plan continues after them; None to raise.
 
     Raises:
-        DataLoss: If offsets are in no file though nothing removed them. The last file of an open segment tells nothing.
+        DataLoss: If offsets are in no file although nothing removed them. The last file of an open segment is no
+            evidence.
     """
     limit = _least(end, segment.end_offset)
     mine = sorted(
@@ -89,7 +93,7 @@ def plan_snapshot(
     logs = [f for f in mine if f.kind is FileKind.LOG]
     stored = segment.end_offset
     last: list[SegmentFile] = []
-    """Logs that may begin behind something that was lost."""
+    """Logs that may begin after lost records."""
     if stored is None:
         tables_end = max((_end(t) for t in tables), default=0)
         bases = sorted({f.base_offset for f in logs})
@@ -97,12 +101,15 @@ def plan_snapshot(
         stored = max([tables_end, *(bases[:-1] if last else bases)])
     position = needed
     begun: dict[str, SegmentFile] = {}
-    """Logs that begin at or before ``position``; of an open segment the last one of each writer, whose files follow one
-    another. Once it is sealed an earlier one may go on where the next did not get as far: an fsync had failed, what it
-    was for was written again, and the writer died before that was done."""
+    """Logs that begin at or before ``position``. In an open segment only the last one of each writer, whose files
+    follow one
+    another. In a sealed one, an earlier log may continue beyond the next: after a failed fsync, the writer died before
+    it had
+    written its frames again.
+    """
     tables_begun = logs_begun = 0
     table: SegmentFile | None = None
-    """Of the tables that begin at or before ``position`` the one that reaches furthest."""
+    """The table that reaches furthest among those that begin at or before ``position``."""
     pieces: list[SnapshotPiece] = []
     while limit is None or position < limit:
         while tables_begun < len(tables) and tables[tables_begun].base_offset <= position:

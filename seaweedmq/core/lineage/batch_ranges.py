@@ -1,7 +1,7 @@
-"""What lies between two frontiers, and who reads what of it. Pure.
+"""The offset ranges between two frontiers, and their division into tasks.
 
-It follows from the two frontiers and from what never changes of a segment, and from nothing else: how records lie in
-files plays no part. So a batch that is repeated, after a conversion, a compaction or a year, is cut as it was.
+The ranges depend only on the two frontiers and on immutable facts of each segment. The layout of records in files does
+not matter. So a batch that is repeated after a conversion, a compaction or a year has the same ranges.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from seaweedmq.core.lineage.frontier import Frontier, LineageGraph
 from seaweedmq.errors import Unavailable
 
 TASK_RECORDS_MIN = 50_000
-"""A task costs some ten milliseconds whatever it reads: less than this shares one with others."""
+"""Least records of a task of its own: a task costs about ten milliseconds at any size, so smaller paths share one."""
 
 
 class Range(NamedTuple):
@@ -24,35 +24,37 @@ class Range(NamedTuple):
 
     @property
     def records(self) -> int:
+        """Number of records in the range."""
         return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
 class FrontierDiff:
-    """All that lies between two frontiers."""
+    """The ranges between two frontiers."""
 
     paths: tuple[tuple[Range, ...], ...]
-    """What must be read in this order lies in one of them: no record in front of one that may have its key, and comes
-    before it. Ranges are not empty."""
+    """Paths, each to be read in order: a record precedes those of its key that come later. Ranges are not empty."""
     lost: tuple[int, ...]
-    """Segments that were pruned before they were read to their end, as far as anybody can tell."""
+    """Segments that were pruned before they were read to their end, as far as the lineage shows."""
 
     @property
     def records(self) -> int:
+        """Number of records in all paths."""
         return sum(part.records for path in self.paths for part in path)
 
 
 def between(lineage: LineageGraph, start: Frontier, end: Frontier) -> FrontierDiff:
-    """What a reader reads who goes from one frontier to another.
+    """Return the ranges between two frontiers.
 
-    Of a segment where ``start`` lies beyond ``end`` nothing: whoever repeats the first batch of all may be told another
-    beginning than the first time, and goes on from the same end.
+    A segment whose ``start`` lies beyond its ``end`` contributes nothing: a repeated first batch may get another
+    beginning
+    than the first time, and continues from the same end.
 
     Raises:
-        Unavailable: the lineage is older than the frontiers.
+        Unavailable: If the lineage is older than the frontiers.
     """
     passed, before_end = lineage.ancestors(start), lineage.ancestors(end)
-    is_stale = max(end, default=-1) > max(lineage.segments, default=-1)  # ids rise, so that one is newer than all known
+    is_stale = max(end, default=-1) > max(lineage.segments, default=-1)  # ids rise: the frontier names a newer segment
     wanted: set[int] = set()
     waiting = list(end) + list(start)
     while waiting:
@@ -70,13 +72,13 @@ def between(lineage: LineageGraph, start: Frontier, end: Frontier) -> FrontierDi
         if begin is None:
             if segment is None:
                 if stop:
-                    lost.add(number)  # where it began nobody knows
+                    lost.add(number)  # its start is unknown
                 continue
             begin = segment.start_offset
             if begin > max((_end_known(lineage, start, p) for p in predecessors), default=begin):
                 lost.update(p for p in predecessors if p not in lineage.segments)
         if segment is not None and not is_stale and number in start and number not in end and number not in before_end:
-            continue  # who had come from there to the end would have left it for successors
+            continue  # a reader that came from there to the end would have left it for its successors
         if stop is None and segment is None:
             if not lineage.is_end(number, begin):
                 lost.add(number)
@@ -84,8 +86,8 @@ def between(lineage: LineageGraph, start: Frontier, end: Frontier) -> FrontierDi
         if stop is None and segment is not None:
             if segment.end_offset is None:
                 raise Unavailable(
-                    f"{segment} is open, and was read to its end before: the lineage that the storage shows is older "
-                    "than the checkpoint; try again"
+                    f"{segment} is open, but was read to its end before: the lineage in the storage is older "
+                    "than the checkpoint, retry"
                 )
             stop = segment.end_offset
         parts.add(Range(number, begin, max(begin, stop or 0)), predecessors)
@@ -93,13 +95,13 @@ def between(lineage: LineageGraph, start: Frontier, end: Frontier) -> FrontierDi
 
 
 def _end_known(lineage: LineageGraph, start: Frontier, segment: int) -> int:
-    """Up to where it is known to have been read, or to be read now."""
+    """Return the offset up to which a segment is known to be read, before this batch or in it."""
     known = lineage.segments.get(segment)
     return start.get(segment, 0) if known is None else known.end_offset or 0
 
 
 def tasks(paths: Iterable[Sequence[Range]], records_min: int = TASK_RECORDS_MIN) -> list[tuple[Range, ...]]:
-    """Paths put together until they are worth a task."""
+    """Combine paths into tasks of at least ``records_min`` records, except the last."""
     made: list[tuple[Range, ...]] = []
     waiting: list[Range] = []
     for path in paths:
@@ -113,8 +115,11 @@ def tasks(paths: Iterable[Sequence[Range]], records_min: int = TASK_RECORDS_MIN)
 
 
 def cut(task_list: Sequence[Sequence[Range]], tasks_min: int, records_max: int | None) -> list[tuple[Range, ...]]:
-    """Tasks cut further, at any offset: at least so many, none with more records. What one task read in order is no
-    longer in order then: whoever asks for it says that order does not matter within a batch."""
+    """Cut tasks further, at any offset, into at least ``tasks_min`` tasks of at most ``records_max`` records.
+
+    Records that one task read in order are no longer in order afterwards: the caller declares that order within a batch
+    does not matter.
+    """
     total = sum(part.records for task in task_list for part in task)
     if records_max is None and len(task_list) >= tasks_min:
         return [tuple(task) for task in task_list]
@@ -140,7 +145,7 @@ def cut(task_list: Sequence[Sequence[Range]], tasks_min: int, records_max: int |
 
 
 class _Parts:
-    """Ranges that come in the order of the lineage, put with those that they must not overtake."""
+    """Ranges in the order of the lineage, grouped with those that they must not overtake."""
 
     def __init__(self) -> None:
         self._part_of: dict[int, int] = {}
@@ -148,7 +153,7 @@ class _Parts:
 
     def add(self, found: Range, predecessors: Iterable[int]) -> None:
         before = {self._part(p) for p in predecessors if p in self._part_of}
-        before = {part for part in before if self._ranges[part]}  # what has no records is overtaken by anybody
+        before = {part for part in before if self._ranges[part]}  # any range may overtake an empty part
         first = min(before, default=found.segment)
         mine = [r for part in sorted(before) for r in self._ranges.pop(part)]
         for part in before:

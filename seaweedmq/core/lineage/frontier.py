@@ -1,16 +1,16 @@
-"""How far a reader that comes back has read a topic: a frontier over the lineage, and how it moves on. Pure.
+"""The frontier of a reader over a topic's lineage: a checkpoint of what it has read, and its advance batch by batch.
 
-A frontier names segments that were begun, each with the offset that is read next. What lies before them in the lineage
-is read to its end, what comes after them is not begun. A segment stays in it, at its end, until all its successors were
-begun, so that nothing is ever both unnamed and neither before nor after what is named:
+A frontier names segments that were begun, each with the next offset to read. Their ancestors are read to the end, their
+descendants are not begun. A segment stays in the frontier, at its end, until all its successors were begun. So every
+segment is named, or comes before or after a named one:
 
     a segment enters once nothing is left to read of any of its predecessors
     a segment leaves once all its successors have entered
-    what was pruned is read to its end, if it ever held anything
+    a pruned segment is read to its end, if it ever held anything
 
-So the frontier is as large as the topic's open segments, however long its history, and says the same to whoever comes
-back after splits, merges and failovers. Offsets of a segment mean the same for ever: neither conversion nor compaction,
-nor the broker that serves it, plays a part.
+So a frontier is as large as the topic's open segments, however long its history, and stays valid across splits, merges
+and failovers. Offsets of a segment never change their meaning: conversion, compaction and the serving broker do not
+matter.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,31 +21,34 @@ from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.segment import Segment
 
 Frontier: TypeAlias = Mapping[int, int]
-"""Segment -> the offset that is read next."""
+"""Next offset to read, by segment id."""
 SERIAL_RECORDS_MAX = 100_000
-"""What lies on both sides of a split or a merge is read by one task, so that a key's records stay in order. Beyond so
-many records a batch ends there instead, and the next one reads what follows with a task for each segment."""
+"""Most records on both sides of a split or a merge that one task reads, so that a key's records stay in order. Beyond
+it
+the batch ends there, and the next batch reads the successors with a task for each segment.
+"""
 
 
 class BatchLimit(Protocol):
-    """What a batch may take, in any unit."""
+    """The limit of a batch, in any unit."""
 
     @property
     def budget(self) -> int:
-        """Of the whole batch."""
+        """The limit of the whole batch."""
         ...
 
     def reach(self, segment: int, start: int, end: int, budget: int) -> tuple[int, int]:
-        """How far so much leads in a segment, from ``start`` on and at most to ``end``, and what that takes.
+        """Return the offset that ``budget`` reaches in a segment from ``start`` on, at most ``end``, and the cost.
 
-        Always a record further, whatever it takes: what is larger than any budget must be read some time.
+        The offset advances by at least one record at any cost: a record larger than every budget must be read some
+        time.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RecordLimit:
-    """So many records a batch."""
+    """A limit of ``budget`` records per batch."""
 
     budget: int
 
@@ -57,7 +60,7 @@ class RecordLimit:
 
 
 class LineageGraph:
-    """The segments that a topic has now, to be walked both ways."""
+    """The segments that a topic has now, with links in both directions."""
 
     def __init__(self, segments: Iterable[Segment]) -> None:
         self.segments = {segment.id: segment for segment in segments}
@@ -72,15 +75,15 @@ class LineageGraph:
             for number, segment in self.segments.items()
             if not any(p in self.segments for p in segment.predecessors)
         )
-        """Those that no known segment comes before."""
+        """Ids of the segments without a known predecessor."""
         self.open = tuple(number for number, segment in self.segments.items() if segment.is_open)
 
     def successors(self, segment: int) -> set[int]:
-        """What comes right after a segment, known or pruned itself."""
+        """Return the ids of the segment's successors, whether they are known or pruned."""
         return self._successors.get(segment, set())
 
     def ancestors(self, segments: Iterable[int]) -> set[int]:
-        """All known segments that come before any of these."""
+        """Return all known segments that precede any of these."""
         found: set[int] = set()
         waiting = [p for s in segments if s in self.segments for p in self.segments[s].predecessors]
         while waiting:
@@ -91,8 +94,10 @@ class LineageGraph:
         return found
 
     def is_end(self, segment: int, offset: int) -> bool:
-        """Whether nothing of a segment comes at an offset or after it; of one that was pruned, as far as what came
-        after it tells: that begins at its end, or later."""
+        """Whether a segment holds nothing at or after an offset.
+
+        A pruned segment is judged by its successors, which begin at its end or later.
+        """
         known = self.segments.get(segment)
         if known is not None:
             return known.end_offset is not None and offset >= known.end_offset
@@ -104,15 +109,18 @@ class LineageGraph:
 
 
 class FrontierWalk:
-    """A frontier that moves on through one batch. Invariants: those at the top of the module."""
+    """A frontier that advances through one batch. Invariants: see the module docstring."""
 
     def __init__(
         self, lineage: LineageGraph, frontier: Frontier, ends: Mapping[int, int], serial_max: int | None = None
     ) -> None:
-        """
+        """Begin a batch at a frontier.
+
         Args:
-            ends: of open segments, up to where they can be read; of sealed ones their metadata tell.
-            serial_max: see ``SERIAL_RECORDS_MAX``; None: a batch ends at no split and no merge.
+            lineage: The topic's segments.
+            frontier: The frontier after the previous batch.
+            ends: Offset up to which each open segment can be read. The metadata have the ends of sealed ones.
+            serial_max: See ``SERIAL_RECORDS_MAX``. None: a batch ends at no split and no merge.
         """
         self._lineage = lineage
         self._ends = ends
@@ -124,15 +132,16 @@ class FrontierWalk:
             if segment in lineage.segments or self._is_awaited(segment, frontier)
         }
         self._part_of: dict[int, int] = {}
-        """Segment -> another of those that one task reads together; to itself for one of them."""
+        """Link from a segment towards the representative of those that one task reads together, which links to itself.
+        """
         self._records: dict[int, int] = {}
-        """How many these are, by that one."""
+        """Number of records of each group, by its representative."""
         self._counted: set[int] = set()
         """Segments whose records are in ``_records`` in advance."""
         self._enter([*lineage.roots, *(successor for segment in frontier for successor in lineage.successors(segment))])
 
     def end_of(self, segment: int) -> int:
-        """Up to where it can be read now."""
+        """Return the offset up to which a segment can be read now."""
         known = self._lineage.segments.get(segment)
         end = 0 if known is None else known.end_offset
         if end is None:
@@ -140,13 +149,15 @@ class FrontierWalk:
         return max(end, self.offsets[segment])
 
     def due(self) -> list[int]:
-        """Segments of which something can be read, those with the most first: the others' turn comes as well, since
-        what waits for longer becomes more."""
+        """Return the segments that can be read, those with the largest backlog first.
+
+        No segment starves: a backlog that waits grows.
+        """
         backlog = {s: self.end_of(s) - offset for s, offset in self.offsets.items()}
         return sorted((s for s, records in backlog.items() if records > 0), key=lambda s: (-backlog[s], s))
 
     def move(self, segment: int, offset: int) -> None:
-        """All below ``offset`` is part of the batch; successors enter if that is all there is of the segment."""
+        """Add everything below ``offset`` to the batch; the successors enter if the segment is read to its end."""
         part = self._part(segment)
         if segment not in self._counted:
             self._records[part] += offset - self.offsets[segment]
@@ -173,8 +184,7 @@ class FrontierWalk:
                 waiting += self._lineage.successors(number)
 
     def _is_awaited(self, segment: int, frontier: Frontier) -> bool:
-        """Whether something that comes after a pruned segment is yet to be begun: where it begins tells then whether
-        anything was lost."""
+        """Whether a successor of a pruned segment is not begun yet: its start shows whether records were lost."""
         successors = self._lineage.successors(segment)
         return any(
             successor in self._lineage.segments and successor not in self._passed and successor not in frontier
@@ -194,8 +204,7 @@ class FrontierWalk:
         return segment in self.offsets and self._lineage.is_end(segment, self.offsets[segment])
 
     def _join(self, segment: Segment) -> bool:
-        """Have one task read the segment after what the batch has of those before it; False: it waits for the next
-        batch."""
+        """Let one task read the segment after its predecessors in the batch; False if it waits for the next batch."""
         before = {self._part(p) for p in segment.predecessors if p in self._part_of}
         before = {part for part in before if self._records[part]}
         if not before:
@@ -228,11 +237,17 @@ def advanced(
     limit: BatchLimit | None = None,
     serial_max: int | None = SERIAL_RECORDS_MAX,
 ) -> dict[int, int]:
-    """The frontier after the next batch. Segments get equal shares of the limit, and what one does not need goes to the
-    others. The same frontier if there is nothing to read, but for segments that were begun since.
+    """Return the frontier after the next batch.
+
+    Segments get equal shares of the limit, and the share that one does not need goes to the others. If there is nothing
+    to read, the frontier is the same, except for segments that were begun since.
 
     Args:
-        ends: see :class:`FrontierWalk`. An end that lies before the frontier counts for nothing.
+        lineage: The topic's segments.
+        frontier: The frontier after the previous batch.
+        ends: See :class:`FrontierWalk`. An end before the frontier is ignored.
+        limit: Limit of the batch; None for no limit.
+        serial_max: See ``SERIAL_RECORDS_MAX``. None: a batch ends at no split and no merge.
     """
     walk = FrontierWalk(lineage, frontier, ends, serial_max)
     if limit is None:
@@ -253,16 +268,17 @@ def advanced(
 
 
 def everything(lineage: LineageGraph, frontier: Frontier, ends: Mapping[int, int]) -> dict[int, int]:
-    """The frontier of who has read all that can be read now."""
+    """Return the frontier after everything that can be read now."""
     return advanced(lineage, frontier, ends, serial_max=None)
 
 
 def beginning(lineage: LineageGraph, earliest: Mapping[int, int], skipped: Iterable[int] = ()) -> dict[int, int]:
-    """The frontier of who begins: with every segment that nothing else comes before, but for those skipped.
+    """Return the frontier of a new reader: every segment without a predecessor, except the skipped ones.
 
     Args:
-        earliest: where a segment begins now, if that is not its start.
-        skipped: segments of which nothing is wanted, nor of those that come before them.
+        lineage: The topic's segments.
+        earliest: First available offset of segments that no longer begin at their start offset.
+        skipped: Segments that the reader skips together with their ancestors.
     """
     passed = set(skipped)
     passed |= lineage.ancestors(passed)
@@ -283,17 +299,24 @@ def beginning(lineage: LineageGraph, earliest: Mapping[int, int], skipped: Itera
 def beginning_at(
     lineage: LineageGraph, earliest: Mapping[int, int], named: Mapping[int, int], skipped: Iterable[int] = ()
 ) -> dict[int, int]:
-    """The frontier of who begins at an offset of some segments, and at the beginning of what neither comes before nor
-    after these.
+    """Return the frontier of a reader that begins at given offsets of some segments.
+
+    It begins at the start of every segment that neither precedes nor follows a named one.
+
+    Args:
+        lineage: The topic's segments.
+        earliest: See :func:`beginning`.
+        named: Offset to begin at, by segment id.
+        skipped: See :func:`beginning`.
 
     Raises:
-        InvalidArgument: of two that are named, one comes before the other.
+        InvalidArgument: If one named segment precedes another one.
     """
     before = lineage.ancestors(named)
     for segment in sorted(before & named.keys()):
         raise InvalidArgument(
-            f"segment {segment} comes before another one that is named: who begins with the later one has read the "
-            "earlier one, so name one of the two"
+            f"segment {segment} precedes another named segment: a reader that begins with the later one has already "
+            "read the earlier one, name one of the two"
         )
     finished = {segment for segment, offset in named.items() if lineage.is_end(segment, offset)}
     return beginning(lineage, {**earliest, **named}, {*skipped, *before, *finished})

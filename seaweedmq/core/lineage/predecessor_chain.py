@@ -1,17 +1,17 @@
-"""Predecessors whose producer state still matters to an open segment. Pure.
+"""The sealed predecessors whose producer state still matters to an open segment.
 
-No wall clock ends the search. Stamps of a lineage come from several leaders: one whose clock is ahead would make a
-segment of a few seconds an old one, and a repeated batch a new one. What ends it is evidence:
+The search does not end by wall clock. The timestamps of a lineage come from several leaders: a clock that is ahead
+would make a segment of a few seconds look old, and a repeated batch look new. The search ends by evidence:
 
 - The broker has known for ``producer_idle_s`` of its steady clock that the segment is sealed. No producer repeats
   anything that old.
-- A later segment names the producer, in its record or its log files: that is where it is.
+- A later segment names the producer, in its record or its log files: the state is there.
 - A record had no room for every producer, and the segment's log files, which stay for ``producer_idle_s``, are gone.
 
-A broker that has just started has seen nothing, and searches as far as the metadata reaches. There a later segment may
-have known the producer, and forgotten it when it was idle. So a state that comes from behind such a segment is believed
-if the producer continues it, or repeats what it covers: sequences never go back. A gap behind it is a lost batch only
-if the later segments cannot have forgotten the producer (:func:`leaves_gap`).
+A broker that has just started has no such evidence, and searches as far as the metadata reaches. A later segment there
+may have known the producer and dropped it when it was idle. So a state from before such a segment is trusted only if
+the producer continues it or repeats what it covers: sequences never go back. A gap after it is a lost batch only if the
+later segments cannot have dropped the producer (:func:`leaves_gap`).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,21 +20,23 @@ from seaweedmq.model.producer import unwrapped
 from seaweedmq.model.segment import ProducerState, Segment
 
 GENERATIONS_MAX = 1_000
-"""Segments that the search goes back at most."""
+"""Most generations that the search goes back."""
 READ_MAX = 16
-"""Segments whose log files are read for one frame at most."""
+"""Most segments whose log files are read for one frame."""
 
 
 def predecessor_chain(
     segment: Segment, known: Mapping[int, Segment], sealed_for_s: Callable[[Segment], float], within_s: float
 ) -> Iterator[Segment]:
-    """Yield the sealed segments that came before, the nearest first.
+    """Yield the sealed ancestors of a segment, the nearest first.
 
-    A segment that has several predecessors has no elders: Kafka's partitions never merge.
+    The chain ends at a segment with several predecessors: Kafka's partitions never merge.
 
     Args:
-        sealed_for_s: for how long the broker has known by its steady clock that a segment is sealed.
-        within_s: producers repeat nothing of segments that were sealed longer ago.
+        segment: The open segment.
+        known: The topic's segments by id.
+        sealed_for_s: Returns the time for which the broker has known, by its steady clock, that a segment is sealed.
+        within_s: Time after the seal beyond which producers repeat nothing of a segment.
     """
     for _ in range(GENERATIONS_MAX):
         if len(segment.predecessors) != 1:
@@ -47,7 +49,7 @@ def predecessor_chain(
 
 
 def leaves_gap(state: ProducerState, producer_epoch: int, first_sequence: int) -> bool:
-    """Whether a frame neither continues nor repeats what a state covers: something is missing in between."""
+    """Whether a frame neither continues nor repeats what a state covers, so that frames are missing in between."""
     if producer_epoch != state.producer_epoch:
         return producer_epoch > state.producer_epoch and first_sequence != 0
     return unwrapped(first_sequence, state.next_sequence) > state.next_sequence

@@ -1,4 +1,4 @@
-"""One segment that a member of a group holds: what arrived of it, what waits, and how far it is dealt with."""
+"""A segment that a member of a group holds: its rows, its waiting records, and its position."""
 
 from collections.abc import Sequence
 from typing import Any, Generic, Protocol, TypeVar
@@ -9,52 +9,62 @@ from seaweedmq.model.groups import DELIVERIES_KEPT_MAX, Ownership, Position
 from seaweedmq.model.subscribe import Start, StartKind
 
 R = TypeVar("R")
-"""The rows of a frame, as the shell holds them."""
+"""The rows of a frame, in the caller's representation."""
 M = TypeVar("M", bound="Record")
-"""A record, as the shell made it of a row."""
+"""A record that the caller made from a row."""
 
 
 class AckSource(Protocol):
-    """Where a record is kept: shared by the records of one frame."""
+    """The origin of a record, shared by the records of one frame."""
 
     @property
-    def assigned(self) -> "HeldSegment[Any, Any]": ...
+    def assigned(self) -> "HeldSegment[Any, Any]":
+        """The segment that holds the record."""
+        ...
 
     @property
-    def span(self) -> RowSpan[Any]: ...
+    def span(self) -> RowSpan[Any]:
+        """The span with the record's state."""
+        ...
 
 
 class Record(Protocol):
-    """A row that somebody looks at."""
+    """A row that was made into a record."""
 
     @property
-    def origin(self) -> AckSource: ...
+    def origin(self) -> AckSource:
+        """Segment and span of the record."""
+        ...
 
     @property
-    def offset(self) -> int: ...
+    def offset(self) -> int:
+        """Offset of the record in its segment."""
+        ...
 
     @property
-    def key(self) -> bytes | None: ...
+    def key(self) -> bytes | None:
+        """Key of the record, None if it has none."""
+        ...
 
 
 class HeldSegment(Generic[R, M]):
-    """From its assignment to its release. In which states that is: see ``core.member.holdings``."""
+    """A segment from its assignment to its release. See ``core.member.holdings`` for the states."""
 
     def __init__(self, given: Ownership, one_at_a_time: bool) -> None:
-        """``one_at_a_time``: as of :class:`KeyOrder`."""
+        """Hold a segment; ``one_at_a_time`` as in :class:`KeyOrder`."""
         self.segment = given.segment
         self.generation = given.generation
         self.start: Start = given.start
         self.ledger: Ledger[R] = Ledger(given.deliveries)
         self.order = KeyOrder(one_at_a_time)
         self.is_read = False
-        """Everything there was has arrived."""
+        """Whether all rows have arrived."""
         self.is_revoked = False
-        """To be released as soon as nothing of it is out."""
+        """Whether the segment is to be released as soon as none of its records is in flight."""
         self.is_refused = False
-        """The coordinator took no commit of it: it belongs to another generation."""
+        """Whether the coordinator rejected a commit of it, since it belongs to another generation."""
         self.is_watched = False
-        """Acknowledgements are to be reported."""
+        """Whether acknowledgements must be reported."""
         self._crashes = given.crashes
         self._waiting: dict[int, M] = {}
         """Records that wait in ``order``, by offset."""
@@ -62,7 +72,7 @@ class HeldSegment(Generic[R, M]):
             self._count_crashes(given.start.value)
 
     def _count_crashes(self, first_offset: int) -> None:
-        """Owners that were lost may have been lost to the first record."""
+        """Charge losses of earlier owners to the first record, which may have caused them."""
         if self._crashes:
             self.ledger.refused[first_offset] = self.ledger.refused.get(first_offset, 0) + self._crashes
             self._crashes = 0
@@ -71,7 +81,7 @@ class HeldSegment(Generic[R, M]):
 
     @property
     def has_begun(self) -> bool:
-        """Whether it is known where reading begins."""
+        """Whether the first offset is known."""
         return self.ledger.fetched_to is not None
 
     @property
@@ -81,46 +91,46 @@ class HeldSegment(Generic[R, M]):
 
     @property
     def is_finished(self) -> bool:
-        """Everything there was is dealt with."""
+        """Whether all rows have arrived and are acknowledged."""
         return self.is_read and self.ledger.position() == self.ledger.fetched_to
 
     def begin_at(self, offset: int) -> None:
-        """The broker said where reading begins; rows may have said so before."""
+        """Set the first offset that the broker reported, unless rows have arrived before."""
         if self.ledger.fetched_to is None:
             self.ledger.fetched_to = offset
 
     def arrive(self, first: int, count: int, size_bytes: int) -> RowSpan[R]:
-        """Rows arrived; they lie behind all others."""
+        """Add rows that arrived, after all others."""
         self._count_crashes(first)
         return self.ledger.arrive(first, count, size_bytes)
 
     def end_at(self, offset: int) -> None:
-        """Nothing more will arrive."""
+        """Record that nothing more arrives, from ``offset`` on."""
         self.is_read = True
         self.ledger.fetched_to = max(self.ledger.fetched_to or 0, offset)
 
     def position(self) -> Position | None:
-        """What to commit; None while nobody knows where reading begins."""
+        """Return the position to commit; None while the first offset is unknown."""
         offset = self.ledger.position()
         if offset is None:
             return None
         deliveries = self.ledger.deliveries(DELIVERIES_KEPT_MAX)
         return Position(segment=self.segment, generation=self.generation, offset=offset, deliveries=deliveries)
 
-    # --- records that wait ------------------------------------------------------------------------------------------
+    # --- waiting records --------------------------------------------------------------------------------------------
 
     def bring_back(self, record: M, due_s: float) -> None:
-        """A record is to go out again at ``due_s``; later ones of its key wait for it."""
+        """Queue a record for redelivery at ``due_s``; later ones of its key wait for it."""
         self.keep(record)
         self.order.refuse(record.key, record.offset, due_s)
 
     def keep(self, record: M) -> None:
-        """A record waits in ``order``."""
+        """Hold a record that waits in ``order``."""
         record.origin.span.put(record.offset, WAITING)
         self._waiting[record.offset] = record
 
     def take_due(self, now_s: float, count_max: int | None) -> Sequence[M]:
-        """Records that waited go out, ascending: at most so many; the others wait on."""
+        """Deliver waiting records that are due, ascending, at most ``count_max``; the others keep waiting."""
         due: list[M] = []
         for offset in self.order.take_due(now_s):
             record = self._waiting.pop(offset)
@@ -136,30 +146,30 @@ class HeldSegment(Generic[R, M]):
         return taken
 
     def give_up(self, record: M) -> None:
-        """A record goes to the dead-letter topic; later ones of its key wait until it is there."""
+        """Make a record a dead letter; later ones of its key wait until the dead-letter topic has it."""
         record.origin.span.put(record.offset, GIVEN_UP)
         self.order.refuse(record.key, record.offset, NEVER)
 
     def letter_kept(self, record: M) -> None:
-        """It is there."""
+        """Acknowledge a dead letter that the dead-letter topic has."""
         record.origin.span.put(record.offset, ACKED)
         if not self.is_revoked:
             self.order.drop(record.key, record.offset)
 
     def watch(self, is_watched: bool) -> None:
-        """From here on acknowledgements are to be reported, or need not be any more."""
+        """Set whether acknowledgements must be reported from now on."""
         self.is_watched = is_watched
 
     def refuse_commits(self) -> None:
-        """The coordinator took no commit of it: none is tried again."""
+        """Stop committing, since the coordinator rejected a commit of the segment."""
         self.is_refused = True
 
     def revoke(self) -> None:
-        """Nothing more of it goes out."""
+        """Deliver nothing more of the segment."""
         self.is_revoked = True
         self.order = KeyOrder(self.order.one_at_a_time)
         self._waiting.clear()
 
     def ack(self, offsets: Offsets) -> None:
-        """Acknowledge rows that were handed out."""
+        """Acknowledge rows that were delivered."""
         self.ledger.ack(offsets)

@@ -1,26 +1,27 @@
-"""What a member of a group hands out, and what becomes of it, as a pure state machine.
+"""The delivery of records by a member of a group, as a pure state machine.
 
-Events are methods, for some come once a record; they change the state at once and return what the shell is to do, or
-keep it in ``given_up`` until the shell takes it. A record is in one state, which the byte of its row says
-(``core.member.acks``):
+Events are methods, since some occur once per record. They change the state at once, and return the work for the caller
+or keep it in ``given_up`` until the caller takes it. The byte of a record's row holds its state (``core.member.acks``):
 
 | record | event | then |
 |---|---|---|
 | | arrived | new |
-| new | handed out, as one of a run of rows | out |
-| out, not with the user yet | admitted | out; waiting if its key waits; given up if it was delivered too often |
-| out | acknowledged | acknowledged |
-| out | refused; its handler failed | waiting; given up if it was delivered too often |
-| out | its handler returned | acknowledged |
-| waiting | its time has come, and nothing waits in front of it in its key | out |
-| waiting, given up | acknowledged after all | acknowledged |
-| given up | it is in the dead-letter topic | acknowledged |
-| new, waiting, or out and not with the user yet | its segment is revoked | waiting, for the segment's next owner |
+| new | taken for delivery, in a sequence of rows | in flight |
+| in flight, not with the user yet | admitted | in flight; waiting if its key waits; dead letter after too many
+deliveries |
+| in flight | acknowledged | acknowledged |
+| in flight | rejected; its handler failed | waiting; dead letter after too many deliveries |
+| in flight | its handler returned | acknowledged |
+| waiting | it is due, and nothing waits before it in its key | in flight |
+| waiting, dead letter | acknowledged late | acknowledged |
+| dead letter | it is in the dead-letter topic | acknowledged |
+| new, waiting, or in flight and not with the user yet | its segment is revoked | waiting, for the segment's next owner
+|
 
-A record that is refused while its handler still works waits for the handler to end before anything else.
+A record that is rejected while its handler still works first waits for the handler to end.
 
 Invariants: a record is with one user at a time; while a record of a key waits, no later one of that key is admitted;
-nothing of a revoked segment goes out; what went out, each time it did, and ``left`` are the limit together.
+nothing of a revoked segment is delivered; all deliveries and ``left`` add up to the limit.
 """
 
 from collections import deque
@@ -37,21 +38,21 @@ from seaweedmq.model.groups import Ownership
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What a member hands out at most."""
+    """The limits of a member's deliveries."""
 
     limit: int | None = None
-    """Records in all."""
+    """Records in all; None for no limit."""
     deliveries_max: int | None = None
-    """Of one record; then it is given up."""
+    """Deliveries of one record before it becomes a dead letter; None for no limit."""
     unacked_max: int
-    """Records that are out and not acknowledged."""
+    """Records in flight."""
     unacked_bytes_max: int
-    """Of the frames that are held for those."""
+    """Bytes of the frames that are held for records in flight."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewRows(Generic[R, M]):
-    """Neighbouring new rows of one frame that may go out."""
+    """Consecutive new rows of one frame that may be delivered."""
 
     assigned: HeldSegment[R, M]
     span: RowSpan[R]
@@ -61,7 +62,7 @@ class NewRows(Generic[R, M]):
 
 @dataclass(frozen=True, slots=True)
 class GivenUp(Generic[M]):
-    """A record is to go to the dead-letter topic; then comes :meth:`RecordDispatch.letter_kept`."""
+    """A dead letter to publish; :meth:`RecordDispatch.letter_kept` follows."""
 
     record: M
     deliveries: int
@@ -75,51 +76,52 @@ class _Refusal:
 
 
 class RecordDispatch(Generic[R, M]):
-    """All that a member holds. ``now`` is in seconds on a steady clock.
+    """The records that a member holds. ``now`` is in seconds on a steady clock.
 
-    One thread takes records at a time. Without a lock it may pop from ``ready``, and any thread may acknowledge single
-    records; all else needs the shell's lock.
+    One thread takes records at a time. It may pop from ``ready`` without a lock, and any thread may acknowledge single
+    records. Everything else needs the caller's lock.
     """
 
     def __init__(self, bounds: Bounds) -> None:
         self.assigned: dict[int, HeldSegment[R, M]] = {}
-        """By segment."""
+        """Held segments by id."""
         self.unacked = Unacked(self.assigned, bounds.unacked_max, bounds.unacked_bytes_max)
         self.left = bounds.limit
-        """Records that may still go out; None: any number."""
+        """Records that may still be delivered; None for no limit."""
         self.ready: list[M] = []
-        """Records that are out and not with the user yet, the next one last. One list for good."""
+        """Records in flight that are not with the user yet, the next one last. The list object never changes."""
         self.is_strict = False
-        """Records in ``ready`` are to be admitted one by one."""
+        """Whether records in ``ready`` must be admitted one by one."""
         self.one_at_a_time = False
-        """Handlers take, one record of a key at a time."""
+        """Whether handlers take the records, one record of a key at a time."""
         self.is_closed = False
-        """What is refused does not come again here."""
+        """Whether the subscription is closed, so that rejected records are not redelivered here."""
         self.given_up: deque[GivenUp[M]] = deque()
-        """For the shell to take."""
+        """Dead letters for the caller to take."""
         self._deliveries_max = bounds.deliveries_max
         self._arrived: tuple[HeldSegment[R, M], RowSpan[R]] | None = None
-        """Has new rows."""
+        """Segment and span with new rows."""
         self.admitted: deque[M] = deque()
-        """Records that waited, for handlers; they are out, and need not be looked at again."""
+        """Records that waited, for handlers; they are in flight and already admitted."""
         self._with_handlers: dict[tuple[HeldSegment[R, M], int], _Refusal | None] = {}
-        """Segment and offset of records whose handlers work -> how they were refused meanwhile."""
+        """Segment and offset of records whose handlers work -> their rejection in the meantime, if any."""
         self._held_back: dict[int, HeldSegment[R, M]] = {}
-        """Where a record waits, or a key is held, or did. By segment; nothing that is revoked."""
+        """Segments, by id, where a record waits, or a key is held, or did before. Without revoked ones."""
 
     # --- segments ---------------------------------------------------------------------------------------------------
 
     def assign(self, given: Ownership) -> HeldSegment[R, M]:
-        """A segment is to be read. Requires that no other generation of it is held."""
+        """Hold a segment to read. Requires that no other generation of it is held."""
         if given.segment in self.assigned:
-            raise AssertionError(f"segment {given.segment} is held already")
+            raise AssertionError(f"segment {given.segment} is already held")
         assigned = self.assigned[given.segment] = HeldSegment[R, M](given, self.one_at_a_time)
         return assigned
 
     def revoke(self, assigned: HeldSegment[R, M]) -> None:
-        """Nothing of it goes out any more: what is not with the user is forgotten."""
+        """Stop delivering a segment: records that are not with the user are dropped."""
         assigned.revoke()
-        # First this, then the rest: a record popped meanwhile is seen as revoked there, or counts as out here.
+        # First the state, then the rest: a record popped meanwhile is seen as revoked there, or counts as in flight
+        # here.
         self.is_strict = True
         for record in [*self.ready, *self.admitted]:
             if record.origin.assigned is assigned:
@@ -130,47 +132,47 @@ class RecordDispatch(Generic[R, M]):
         self._held_back.pop(assigned.segment, None)
 
     def release(self, assigned: HeldSegment[R, M]) -> None:
-        """It is held no more."""
+        """Remove a segment that is no longer held."""
         del self.assigned[assigned.segment]
         assigned.watch(False)
 
     def arrive(self, assigned: HeldSegment[R, M], first: int, count: int, size_bytes: int) -> RowSpan[R]:
-        """Rows arrived. Requires ``wants_rows``."""
+        """Add rows that arrived. Requires ``wants_rows``."""
         span = assigned.arrive(first, count, size_bytes)
         self.unacked.arrive(size_bytes)
         self._arrived = assigned, span
         return span
 
-    # --- what may go out --------------------------------------------------------------------------------------------
+    # --- limits -----------------------------------------------------------------------------------------------------
 
     @property
     def wants_rows(self) -> bool:
-        """Whether :meth:`arrive` may come."""
+        """Whether :meth:`arrive` may be called."""
         return self._arrived is None and self.left != 0 and not self.ready and not self.admitted
 
     @property
     def has_records(self) -> bool:
-        """Whether something may go out now."""
+        """Whether a record may be delivered now."""
         if self.ready or self.admitted:
             return True
         return self._arrived is not None and self.left != 0 and self.unacked.room(1) > 0
 
     @property
     def holds_back(self) -> bool:
-        """Whether records wait, or keys do."""
+        """Whether records or keys wait."""
         return any(not assigned.order.is_idle for assigned in self._held_back.values())
 
     @property
     def due_s(self) -> float:
-        """When a record that waits may go out at the earliest."""
+        """Earliest time at which a waiting record may be delivered."""
         if self.left == 0:
             return NEVER
         return min((assigned.order.due_s() for assigned in self._held_back.values()), default=NEVER)
 
-    # --- going out --------------------------------------------------------------------------------------------------
+    # --- delivery ---------------------------------------------------------------------------------------------------
 
     def take_due(self, now: float) -> None:
-        """Records that waited long enough go out. Requires that nothing is ready, or that handlers take."""
+        """Deliver waiting records that are due. Requires that nothing is ready, or that handlers take records."""
         for assigned in list(self._held_back.values()):
             if self.left == 0 or assigned.order.due_s() > now:
                 continue
@@ -183,7 +185,7 @@ class RecordDispatch(Generic[R, M]):
                 self.ready[:0] = reversed(taken)
 
     def next_run(self, count_max: int | None = None) -> NewRows[R, M] | None:
-        """New rows that may go out now, as whole records or as rows. Nothing changes before :meth:`hand_out`."""
+        """Return new rows that may be delivered now, as records or as rows. :meth:`hand_out` then changes the state."""
         if self._arrived is None:
             return None
         assigned, span = self._arrived
@@ -196,8 +198,10 @@ class RecordDispatch(Generic[R, M]):
         return NewRows(assigned, span, span.new_at, count) if count > 0 else None
 
     def hand_out(self, run: NewRows[R, M], records: Sequence[M] = ()) -> bool:
-        """A run goes out, unless its segment was revoked meanwhile: to be ``ready``, last record first, if there are
-        ``records``, else to the user at once."""
+        """Deliver a sequence of rows, and return whether it was, since its segment may have been revoked meanwhile.
+
+        With ``records``, the last one first, they become ``ready``; otherwise the rows go to the user at once.
+        """
         if run.assigned.is_revoked:
             return False
         run.span.hand_out(run.count)
@@ -209,7 +213,7 @@ class RecordDispatch(Generic[R, M]):
         return True
 
     def must_admit(self) -> bool:
-        """Whether records that go out next are to be admitted one by one, for something waits."""
+        """Whether the next records must be admitted one by one, because others wait."""
         self._held_back = {s: assigned for s, assigned in self._held_back.items() if not assigned.order.is_idle}
         self.is_strict = (
             self.one_at_a_time
@@ -219,7 +223,7 @@ class RecordDispatch(Generic[R, M]):
         return self.is_strict
 
     def admit(self, record: M) -> bool:
-        """Whether a record that was ready goes to the user after all. If not, it is seen to."""
+        """Whether a ready record still goes to the user. If not, its state is updated."""
         assigned = record.origin.assigned
         if assigned.is_revoked:
             self._take_back(record)
@@ -240,7 +244,7 @@ class RecordDispatch(Generic[R, M]):
         return True
 
     def take_neighbours(self) -> list[M]:
-        """Records that are ready, of one frame and with neighbouring offsets."""
+        """Take ready records of one frame with consecutive offsets."""
         taken: list[M] = []
         while self.ready:
             record = self.ready[-1]
@@ -254,7 +258,7 @@ class RecordDispatch(Generic[R, M]):
         return taken
 
     def take_for_handler(self, now: float) -> M | None:
-        """The next record whose key is free; :meth:`handler_ended` will follow."""
+        """Take the next record whose key is free; :meth:`handler_ended` follows."""
         self.take_due(now)
         record = self.admitted.popleft() if self.admitted else self._next_admitted()
         if record is not None:
@@ -268,22 +272,22 @@ class RecordDispatch(Generic[R, M]):
                 return record
         return None
 
-    # --- what becomes of records ------------------------------------------------------------------------------------
+    # --- outcomes ---------------------------------------------------------------------------------------------------
 
     def ack(self, segment: int, offsets: Offsets) -> HeldSegment[R, M] | None:
-        """Acknowledge rows that were handed out, and say whose they are; None: nobody's any more."""
+        """Acknowledge delivered rows, and return their segment; None if it is no longer held."""
         assigned = self.assigned.get(segment)
         if assigned is not None:
             assigned.ack(offsets)
         return assigned
 
     def out_among(self, segment: int, offsets: Offsets) -> Iterable[tuple[RowSpan[R], list[int]]]:
-        """Which of these rows are out: by span, ascending."""
+        """Return those of these rows that are in flight: by span, ascending."""
         assigned = self.assigned.get(segment)
         return () if assigned is None else assigned.ledger.out_among(offsets)
 
     def refuse(self, record: M, due_s: float, reason: str) -> None:
-        """A record is not dealt with: if it is out, it goes out again at ``due_s``."""
+        """Reject a record: if it is in flight, it is redelivered at ``due_s``."""
         place = record.origin
         if place.span.state(record.offset) != OUT:
             return
@@ -297,7 +301,7 @@ class RecordDispatch(Generic[R, M]):
             self._bring_back(record, refusal)
 
     def handler_ended(self, record: M) -> None:
-        """A record's handler is done: with the record, too, unless it was refused."""
+        """Record that a record's handler ended: the record is acknowledged, unless it was rejected."""
         place = record.origin
         refusal = self._with_handlers.pop((place.assigned, record.offset))
         state = place.span.state(record.offset)
@@ -309,11 +313,11 @@ class RecordDispatch(Generic[R, M]):
             self._bring_back(record, refusal)
 
     def letter_kept(self, record: M) -> None:
-        """A record that was given up is in the dead-letter topic."""
+        """Acknowledge a dead letter that is in the dead-letter topic."""
         record.origin.assigned.letter_kept(record)
 
     def hand_to_handlers(self, one_at_a_time: bool, now: float) -> None:
-        """From here on handlers take, or they do no more."""
+        """Switch to delivery by handlers, or back."""
         self.one_at_a_time = one_at_a_time
         self.is_strict = True
         while self.admitted:
@@ -324,10 +328,10 @@ class RecordDispatch(Generic[R, M]):
             assigned.order.one_at_a_time = one_at_a_time
 
     def close(self) -> None:
-        """What is refused from here on does not come again here."""
+        """Close the subscription: records rejected from now on are not redelivered here."""
         self.is_closed = True
 
-    # --- inside -----------------------------------------------------------------------------------------------------
+    # --- internals --------------------------------------------------------------------------------------------------
 
     def _bring_back(self, record: M, refusal: _Refusal) -> None:
         assigned = record.origin.assigned
@@ -349,7 +353,7 @@ class RecordDispatch(Generic[R, M]):
         self.is_strict = True
 
     def _take_back(self, record: M) -> None:
-        """A record of a revoked segment did not get to the user."""
+        """Return a record of a revoked segment that did not reach the user."""
         if record.origin.span.state(record.offset) == OUT:
             record.origin.span.put(record.offset, WAITING)
             self._use(-1)

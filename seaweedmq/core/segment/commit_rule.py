@@ -1,18 +1,20 @@
-"""When what is durable becomes visible: while the lease lives, or while the shared storage shows no fence.
+"""The rule that decides when durable frames of an open segment become committed.
 
-A segment is ended by its primary, by fencing a follower, which the primary notices because nothing is written that a
-follower does not hold, or from its files, once the leases of all its replicas have ended. Only the last happens behind
-the back of a primary, and only once its lease has ended. So while the lease surely lives, what is durable is committed.
+A segment ends in one of three ways: its primary seals it, the leader fences a follower, or the leader recovers it from
+its files after the leases of all its replicas have ended. The primary notices a fenced follower, since it writes
+nothing that a follower does not hold. Only a recovery from files is invisible to the primary, and it begins only after
+the primary's lease has ended. So while the lease surely lives, the primary commits what is durable.
 
-Afterwards a segment with followers goes on: whoever is about to believe the files puts a fence there first, and the
-primary looks for it. What it had fsynced before a look that found none may be committed, at any time later: a fence put
-after the look is followed by a reading that sees those frames. Fsynced and not just written, whatever the durability,
-for two reasons. File systems of several machines promise to show others only that. And followers may have lost their
-leases as well and drop what they hold: then the file is all there is, and the primary's machine may be next.
+Without a valid lease, a segment with followers keeps committing. The leader writes a fence before it trusts the files,
+and the primary checks for that fence. Frames that were flushed before a check that found no fence may be committed at
+any later time: a fence written after the check is followed by a read that sees those frames. The frames must be
+flushed, not only written, with any durability, for two reasons. File systems shared by several machines guarantee
+visibility to others only after an fsync. And followers may have lost their leases as well and dropped what they hold:
+then the file is the only copy, and the primary's machine may fail next.
 
-A segment without followers stops: nothing but the lease would keep it apart from its successor on a mount that does not
-show at once what others did. So does one that lost a follower: nothing new is held by all, and nobody is there to
-replace it.
+A segment without followers stops committing: only the lease separates it from its successor on a mount that does not
+show the writes of others at once. A segment that lost a follower stops as well: no new frame is held by all replicas,
+and no leader is available to replace the segment.
 """
 
 from dataclasses import dataclass
@@ -20,45 +22,56 @@ from typing import Protocol, TypeAlias
 
 
 class Positions(Protocol):
-    """How far each stage of keeping has come: see ``segment_log``. Offsets."""
+    """The offsets that the stages of durability of a segment log have reached, see ``segment_log``."""
 
     @property
-    def written(self) -> int: ...
+    def written(self) -> int:
+        """Offset below which every frame is in the log file."""
+        ...
+
     @property
-    def flushed(self) -> int: ...
+    def flushed(self) -> int:
+        """Offset below which an fsync covers every frame."""
+        ...
+
     @property
-    def committed(self) -> int: ...
+    def committed(self) -> int:
+        """The high watermark."""
+        ...
+
     @property
-    def committable(self) -> int: ...
+    def committable(self) -> int:
+        """Offset below which every frame satisfies the topic's durability."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class RaiseHighWatermark:
-    """Everything below ``offset`` becomes visible and is acknowledged."""
+    """An action: make everything below ``offset`` visible and acknowledge it."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class RequestFsync:
-    """Have what is written fsynced soon."""
+    """An action: fsync what is written soon."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckFence:
-    """Look for the fence, for what is below ``flushed``."""
+    """An action: check for a fence, so that everything below ``flushed`` can be committed."""
 
     flushed: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReportLeaseDoubt:
-    """Publishers are to hear that nothing can be committed without the lease."""
+    """An action: report to publishers that nothing can be committed without the lease."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetrySoon:
-    """Ask again soon, for the lease may be back: nothing else would tell."""
+    """An action: re-evaluate the rule soon, since no event reports a recovered lease."""
 
 
 CommitAction: TypeAlias = RaiseHighWatermark | RequestFsync | CheckFence | ReportLeaseDoubt | RetrySoon
@@ -67,14 +80,15 @@ CommitAction: TypeAlias = RaiseHighWatermark | RequestFsync | CheckFence | Repor
 def commit_rule(
     log: Positions, *, lease_alive: bool, stuck: bool, follower_lost: bool, looking: bool
 ) -> list[CommitAction]:
-    """What is to be done now that something has progressed.
+    """Return the actions to perform after progress of the log.
 
     Args:
-        lease_alive: seen after the durable step: a broker that was frozen between the two must not acknowledge what its
-            successor may not have.
-        stuck: it does not go on without the lease.
-        follower_lost: what others wait for is that it is replaced.
-        looking: a look is under way.
+        log: The offsets of the segment's log.
+        lease_alive: Whether the lease lives, read after the durable step: a broker that was frozen between the two must
+            not acknowledge what its successor may lack.
+        stuck: Whether the segment cannot commit without the lease.
+        follower_lost: Whether a follower is lost, so that frames wait for the segment's replacement.
+        looking: Whether a fence check is running.
     """
     actions: list[CommitAction] = []
     if lease_alive:

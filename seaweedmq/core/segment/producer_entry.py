@@ -1,7 +1,7 @@
-"""What is known of one producer in one segment, and Kafka's rules for what it sends next.
+"""The producer state of one producer in one segment, and Kafka's rules for its next frame.
 
-A Kafka producer (KIP-98, KIP-360) counts its records in a partition for good, and begins again at 0 only with a new
-epoch, or after sequence 2^31 - 1. Here the sequences are counted on over that end, so that they rise.
+A Kafka producer (KIP-98, KIP-360) numbers its records in a partition without a restart, except at a new epoch or after
+sequence 2^31 - 1. Here sequences continue beyond that end, so that they always rise.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,10 @@ from seaweedmq.model.segment import ProducerState
 
 
 class ProducerEntry:
-    """As the table keeps it. Invariant: no frames means that nothing was stored since it is known."""
+    """The entry of one producer in a ``ProducerTable``.
+
+    Invariant: without frames, nothing was stored since the entry was created.
+    """
 
     __slots__ = ("begun", "epoch", "frames", "next_sequence", "streams")
 
@@ -23,21 +26,22 @@ class ProducerEntry:
         self.begin(epoch, next_sequence, begun)
 
     def begin(self, epoch: int, next_sequence: int, begun: int | None = None) -> None:
-        """From now on this epoch counts, and nothing of it is stored."""
+        """Start an epoch of which nothing is stored."""
         self.epoch = epoch
         self.next_sequence = next_sequence
         self.begun = begun
-        """Of a Kafka producer of which nothing was known when it began here: nobody can say that anything below was
-        stored. None: it was known before, by this table or another one."""
+        """First sequence of a Kafka producer that was unknown when it began here: whether lower sequences were stored
+        is unknown. None if this table or another one knew the producer before.
+        """
         self.frames = RecentFrames()
 
     @property
     def oldest(self) -> int:
-        """Where the oldest frame that is remembered begins, or the next one will."""
+        """First sequence of the oldest remembered frame, or of the next frame if none is remembered."""
         return self.frames.first_sequence if len(self.frames) else self.next_sequence
 
     def state(self, producer_id: int, next_sequence: int, frames_max: int) -> ProducerState:
-        """As it was when ``next_sequence`` was next, with up to so many frames."""
+        """Return the state as of the time when ``next_sequence`` was next, with at most ``frames_max`` frames."""
         return ProducerState(
             producer_id=producer_id,
             producer_epoch=self.epoch,
@@ -46,17 +50,20 @@ class ProducerEntry:
         )
 
     def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
-        """Raise Fenced unless nobody of a newer epoch was here."""
+        """Raise Fenced if a newer epoch of the producer is known."""
         if self.epoch > producer_epoch:
             raise Fenced(
                 f"producer {producer_id} epoch {producer_epoch} is fenced by epoch {self.epoch}: "
-                "another instance took its identity over; stop this one"
+                "another instance took over its identity, stop this one"
             )
 
-    # --- Kafka's ------------------------------------------------------------------------------------------------------
+    # --- Kafka producers ----------------------------------------------------------------------------------------------
 
     def find_kafka_repeat(self, producer_id: int, producer_epoch: int, sequence: int, count: int) -> FrameAck | None:
-        """As ``ProducerTable.find_repeat``, by Kafka's rules. Requires that ``check_epoch`` passed."""
+        """Find a repeated frame as ``ProducerTable.find_repeat`` does, by Kafka's rules.
+
+        Requires that ``check_epoch`` passed.
+        """
         if self.epoch < producer_epoch:
             if sequence:
                 raise OutOfOrderSequence(
@@ -72,17 +79,19 @@ class ProducerEntry:
             return FrameAck(sequence, count, stored.base_offset)
         if self._is_below(at, count):
             raise DuplicateSequence(
-                f"producer {producer_id} sent sequence {sequence} + {count} again: it is stored, where is not "
-                "remembered any more; go on"
+                f"producer {producer_id} repeated sequence {sequence} + {count}: it is stored, at an offset that is no "
+                "longer remembered; continue with the next frame"
             )
         raise OutOfOrderSequence(
             f"producer {producer_id} sent sequence {sequence} + {count}, but {self.next_sequence % KAFKA_SEQUENCES} is "
-            "next and no stored frame matches: send what comes before it first, or begin a new epoch"
+            "next and no stored frame matches: send the frames before it first, or begin a new epoch"
         )
 
     def may_be_older(self, producer_epoch: int, sequence: int, count: int, frames_max: int) -> bool:
-        """Whether a frame of a Kafka producer lies so little below those that are remembered that an earlier segment
-        may tell where it is."""
+        """Whether an ancestor segment may know the offset of a frame of a Kafka producer.
+
+        The frame lies just below the remembered ones.
+        """
         if self.epoch != producer_epoch or self.begun is not None or len(self.frames) >= frames_max:
             return False
         return self._is_below(unwrapped(sequence, self.next_sequence), count)
@@ -91,8 +100,12 @@ class ProducerEntry:
         return at + count <= self.oldest and (self.begun is None or at >= self.begun)
 
     def put_before(self, older: Sequence[FrameAck], frames_max: int) -> None:
-        """Remember frames that a Kafka producer had stored elsewhere, the oldest first, as far as they go on to those
-        that are remembered, and up to ``frames_max`` in all."""
+        """Remember frames that a Kafka producer stored in an earlier segment.
+
+        Args:
+            older: The frames, the oldest first. Those that do not join the remembered ones without a gap are ignored.
+            frames_max: Limit of the frames remembered in all.
+        """
         oldest = self.oldest
         joining: list[FrameAck] = []
         for ack in reversed(older):
@@ -100,7 +113,7 @@ class ProducerEntry:
                 break
             first = unwrapped(ack.first_sequence, oldest)
             if first + ack.record_count > oldest:
-                continue  # it is remembered
+                continue  # already remembered
             if first + ack.record_count < oldest:
                 break
             joining.append(FrameAck(first, ack.record_count, ack.base_offset))

@@ -1,7 +1,7 @@
-"""The fate of one open segment on its primary, from the first record to the end: a table of stages, and what follows.
+"""The lifecycle of one open segment on its primary: a table of stages and the actions that follow.
 
-Events go in, actions come out; ``broker.segment.primary`` performs them, and nobody else changes the segment's log.
-How far the high watermark may rise in a stage that commits is the rule in ``commit``.
+Events go in, actions come out. Only ``broker.segment.primary`` performs them, and only it changes the segment's log.
+``commit_rule`` decides how far the high watermark may rise in a stage that commits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,26 +23,26 @@ from seaweedmq.model.segment import Segment
 
 
 class SegmentStage(StrEnum):
-    """Where a segment stands on its primary."""
+    """A stage of a segment on its primary."""
 
     SERVING = "serving"
-    """Takes records and acknowledges them."""
+    """Accepts records and acknowledges them."""
     DOUBTFUL = "doubtful"
-    """A follower is lost: nothing new is held by all, and the leader is to replace the segment."""
+    """A follower is lost: no new frame is held by all replicas, and the leader has to replace the segment."""
     DRAINING = "draining"
-    """Takes nothing more, and acknowledges what it has: its only replica leaves the cluster."""
+    """Accepts nothing more, and acknowledges what it has: its only replica leaves the cluster."""
     FENCED = "fenced"
-    """Others take its files for all it has."""
+    """Recovered by the leader from its files."""
     SEALING = "sealing"
-    """Takes and acknowledges nothing more; what it has is being written and fsynced."""
+    """Accepts and acknowledges nothing more; its frames are being written and flushed."""
     SEALED = "sealed"
-    """All it has is fsynced."""
+    """Everything it has is flushed."""
     CLOSED = "closed"
-    """Nothing is written any more."""
+    """Nothing is written any longer."""
 
 
 class Event(StrEnum):
-    """What moves a segment from one stage to another."""
+    """An event that moves a segment from one stage to another."""
 
     FOLLOWER_LOST = "follower lost"
     FENCE_FOUND = "fence found"
@@ -62,7 +62,7 @@ STAGES: Mapping[SegmentStage, Mapping[Event, SegmentStage]] = {
     },
     SegmentStage.DOUBTFUL: {
         Event.FOLLOWER_LOST: SegmentStage.DOUBTFUL,
-        Event.FENCE_FOUND: SegmentStage.FENCED,  # by a look that began before
+        Event.FENCE_FOUND: SegmentStage.FENCED,  # found by a check that began before
         Event.SEAL: SegmentStage.SEALING,
         Event.CLOSE: SegmentStage.CLOSED,
     },
@@ -91,32 +91,32 @@ STAGES: Mapping[SegmentStage, Mapping[Event, SegmentStage]] = {
         Event.CLOSE: SegmentStage.CLOSED,
     },
 }
-"""What is not here can not happen."""
+"""Next stage for each stage and event; an absent pair cannot occur."""
 
 COMMITTING = frozenset({SegmentStage.SERVING, SegmentStage.DOUBTFUL, SegmentStage.DRAINING})
 """Stages in which the high watermark may rise."""
 UNDISPUTED = frozenset({SegmentStage.SERVING, SegmentStage.DOUBTFUL})
-"""Stages in which nobody can have ended it, while the lease lives."""
+"""Stages in which no other broker can have ended the segment while the lease lives."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnlyFsynced:
-    """Only what is fsynced may be committed from here on."""
+    """An action: commit only flushed frames from now on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """Nothing is committed from here on: no look, no timer."""
+    """An action: commit nothing from now on, and stop the fence check and the timer."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaveFollowers:
-    """Replicate no more, and write also what followers do not hold."""
+    """An action: stop replicating, and also write frames that followers do not hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotifyPublishers:
-    """Publishers are to hear of ``failure``."""
+    """An action: report ``failure`` to publishers."""
 
 
 Action: TypeAlias = (
@@ -125,25 +125,25 @@ Action: TypeAlias = (
 
 
 class SegmentLifecycle:
-    """One machine for each open segment. Reads the segment's log and changes nothing of it."""
+    """The state machine of one open segment. It reads the segment's log and never changes it."""
 
     def __init__(self, segment: Segment, log: Positions) -> None:
         self.stage = SegmentStage.SERVING
         self.refusal: SeaweedMQError | None = None
-        """Why it takes no records any more."""
+        """Reason why the segment accepts no records, None while it does."""
         self.failure: SeaweedMQError | None = None
-        """Why nothing is committed at the moment."""
+        """Reason why nothing is committed at present, None while frames are committed."""
         self._segment = segment
         self._log = log
         self._stuck: SeaweedMQError | None = self._waits("it has no followers") if len(segment.replicas) == 1 else None
-        """What keeps it from going on without the lease."""
+        """Reason why the segment cannot commit without the lease, None if it can."""
         self._looked_for: int | None = None
-        """What the look that is under way is for."""
+        """Offset that the running fence check is for, None if none runs."""
 
-    # --- while it goes on ---------------------------------------------------------------------------------------------
+    # --- serving ------------------------------------------------------------------------------------------------------
 
     def progressed(self, *, lease_alive: bool) -> Sequence[Action]:
-        """Something was written or fsynced, a look has ended, or it is time to come again."""
+        """Return the actions after a write, an fsync, a fence check or a ``RetrySoon``."""
         if self.stage not in COMMITTING:
             return ()
         if lease_alive:
@@ -165,9 +165,11 @@ class SegmentLifecycle:
         return actions
 
     def follower_lost(self, follower: str, error: SeaweedMQError) -> Sequence[Action]:
-        """While the lease lives the leader hears of it and publishers go on elsewhere soon.
+        """Record the loss of a follower.
 
-        What the follower held is fsynced at once: it may be in the page cache of this machine only.
+        While the lease lives, the leader learns of the loss and publishers soon continue in the successor. The frames
+        that
+        the follower held are flushed at once: the page cache of this machine may be their only copy.
         """
         self._move(Event.FOLLOWER_LOST)
         if self.stage not in COMMITTING:
@@ -175,76 +177,80 @@ class SegmentLifecycle:
         if isinstance(error, Fenced):
             self._stuck = self._sealed_by_others(f"follower {follower} was fenced")
         else:
-            self._stuck = self._waits(f"follower {follower} can not be replaced ({error})")
+            self._stuck = self._waits(f"follower {follower} cannot be replaced ({error})")
         return OnlyFsynced(), RequestFsync()
 
     def looked(self, *, fenced: bool) -> Sequence[Action]:
-        """A look has ended: whether the storage shows a fence."""
+        """Record the result of a fence check.
+
+        Args:
+            fenced: Whether the storage shows a fence.
+        """
         flushed, self._looked_for = self._looked_for, None
         if self.stage not in COMMITTING:
             return ()
-        assert flushed is not None, "a look ended that never began"
+        assert flushed is not None, "a fence check ended that never began"
         if fenced:
             self._move(Event.FENCE_FOUND)
-            return Halt(), *self._fail(self._sealed_by_others("its files are taken for all it has"))
+            return Halt(), *self._fail(self._sealed_by_others("the leader recovers it from its files"))
         self.failure = None
         return (RaiseHighWatermark(flushed),) if flushed > self._log.committed else ()
 
     def look_fails(self, error: SeaweedMQError) -> Sequence[Action]:
-        """The storage does not answer; the look goes on."""
+        """Record that the storage does not answer. The fence check continues."""
         return self._fail(error) if self.stage in COMMITTING else ()
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def drain(self, why: SeaweedMQError) -> Sequence[Action]:
-        """Take nothing more, commit what is there."""
+        """Accept nothing more, and commit what is there."""
         self._move(Event.DRAIN)
         self.refusal = why
         return ()
 
     def seal(self) -> Sequence[Action]:
-        """Take nothing more and commit nothing more. Again is no error."""
+        """Accept nothing more and commit nothing more. A repeated call has no effect."""
         before = self.stage
         self._move(Event.SEAL)
         if self.stage is before:
             return ()
-        self.refusal = StaleMetadata(f"{self._segment} is being sealed: go on in its successors")
+        self.refusal = StaleMetadata(f"{self._segment} is being sealed: continue in its successors")
         self.failure = None
         return Halt(), LeaveFollowers()
 
     def all_flushed(self) -> Sequence[Action]:
-        """All it has is fsynced."""
+        """Record that every frame is flushed."""
         self._move(Event.ALL_FLUSHED)
         return ()
 
     def close(self, why: SeaweedMQError) -> Sequence[Action]:
-        """Nothing is written any more. Again is no error."""
+        """Write nothing more. A repeated call has no effect."""
         self._move(Event.CLOSE)
         self.refusal = why
         return (Halt(),)
 
-    # --- parts --------------------------------------------------------------------------------------------------------
+    # --- helpers ------------------------------------------------------------------------------------------------------
 
     def _move(self, event: Event) -> None:
         following = STAGES[self.stage].get(event)
-        assert following is not None, f"{self._segment} is {self.stage}: {event} can not be"
+        assert following is not None, f"{self._segment} is {self.stage}: {event} cannot happen"
         self.stage = following
 
     def _fail(self, failure: SeaweedMQError | None) -> Sequence[Action]:
         assert failure is not None
         if type(failure) is type(self.failure):
-            return ()  # told already; a new wording of the same makes no difference to publishers
+            return ()  # already reported: another wording of the same failure does not matter to publishers
         self.failure = failure
         return (NotifyPublishers(),)
 
     def _waits(self, why: str) -> Unavailable:
         return Unavailable(
-            f"{self._segment}: this broker could not renew its lease, etcd is out of reach; nothing is acknowledged "
-            f"until it is back, because {why}"
+            f"{self._segment}: this broker cannot renew its lease because etcd is unreachable, and acknowledges "
+            f"nothing until it can: {why}"
         )
 
     def _sealed_by_others(self, how: str) -> StaleMetadata:
         return StaleMetadata(
-            f"{self._segment}: others seal it while this broker can not reach etcd ({how}); nothing is acknowledged "
-            "here any more: go on in its successors"
+            f"{self._segment}: the leader seals it while this broker cannot reach etcd ({how}), and nothing is "
+            "acknowledged here: continue in its successors"
         )

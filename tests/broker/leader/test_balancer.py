@@ -125,7 +125,7 @@ async def test_one_hot_key_is_told_in_the_status_and_not_cut_forever(testbed: Te
         await asyncio.sleep(60)
         held = [d for d in (await hosts[1].api.call(GetClusterStatus())).decisions if d.kind == "hold"]
         assert len(held) == 1
-        assert "one hot key, which can not be split" in held[0].reason
+        assert "one hot key, which cannot be split" in held[0].reason
         assert next(s for s in open_segments(testbed) if s.id == held[0].segments[0]).slots.width <= 16
         count = len(open_segments(testbed))
         await asyncio.sleep(30)

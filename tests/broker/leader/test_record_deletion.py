@@ -62,8 +62,8 @@ async def test_it_never_comes_back_and_nothing_above_what_is_committed_is_delete
     assert await delete(host, {0: 6}) == {0: 6}
     assert await delete(host, {0: 3, 1: 0}) == {0: 6, 1: 0}
     for before, kind, sentence in (
-        ({0: 11}, OutOfRange, "holds records up to offset 10, not to 11"),
-        ({1: 1}, OutOfRange, "holds records up to offset 0, not to 1"),
+        ({0: 11}, OutOfRange, "has committed records up to offset 10, not to 11"),
+        ({1: 1}, OutOfRange, "has committed records up to offset 0, not to 1"),
         ({0: 8, 2: 0}, InvalidArgument, "has no partition 2"),
     ):
         with pytest.raises(kind, match=sentence):
@@ -79,7 +79,9 @@ async def test_it_never_comes_back_and_nothing_above_what_is_committed_is_delete
 async def test_a_topic_of_key_ranges_refuses_it_in_words(testbed: Testbed) -> None:
     (host,) = await testbed.cluster(1)
     await testbed.topic(host)
-    with pytest.raises(InvalidArgument, match="can be deleted of topics with partitions only, set a retention instead"):
+    with pytest.raises(
+        InvalidArgument, match="only topics with partitions can delete records below an offset, set a retention instead"
+    ):
         await delete(host, {0: 0})
 
 

@@ -141,7 +141,7 @@ async def test_without_a_slot_the_load_is_halved_and_without_load_the_range(test
         (SplitSegment(NAME, 3, 1), InvalidArgument, "at slot 1: choose from 2 to"),
         (SplitSegment(NAME, 3, 65_536), InvalidArgument, "at slot 65536: choose from 2 to 8191"),
         (MergeSegments(NAME, 1, 1), InvalidArgument, "with itself"),
-        (MergeSegments(NAME, 1, 4), InvalidArgument, "are no neighbours"),
+        (MergeSegments(NAME, 1, 4), InvalidArgument, "are not adjacent"),
         (MergeSegments(NAME, 1, 0), StaleMetadata, "test/topic#0 is sealed"),
         (MergeSegments(NAME, 1, 9), NotFound, "no segment 9"),
         (SealSegment(NAME, 0), StaleMetadata, "test/topic#0 is sealed"),

@@ -107,7 +107,7 @@ async def test_brokers_that_follow_every_segment_lead_as_many_each(testbed: Test
     [
         (CreateTopic(TopicSpec(name=NAME)), AlreadyExists, "topic test/topic exists: choose another name"),
         (CreateTopic(TopicSpec(name=OTHER, replicas=3)), InvalidArgument, "but 2 brokers are live"),
-        (CreateTopic(TopicSpec(name=OTHER, segments=0)), InvalidArgument, "0 segments asked for"),
+        (CreateTopic(TopicSpec(name=OTHER, segments=0)), InvalidArgument, "0 segments requested"),
         (CreateTopic(TopicSpec(name=OTHER, schema=b"junk")), InvalidArgument, "schema"),
         (AlterTopic(OTHER, TopicChange(retention_s=1)), NotFound, "there is no topic test/other"),
         (AlterTopic(NAME, TopicChange(retention_s=-1)), InvalidArgument, "retention of -1"),

@@ -141,7 +141,7 @@ def test_traffic_counts_even_where_the_processor_is_not_measured_yet() -> None:
 
 @pytest.mark.parametrize(("brokers", "replicas"), [(0, 1), (2, 3), (2, 0)])
 def test_more_replicas_than_brokers_are_refused(brokers: int, replicas: int) -> None:
-    with pytest.raises(InvalidArgument, match=f"{replicas} replicas asked for, but {brokers} brokers are live"):
+    with pytest.raises(InvalidArgument, match=f"{replicas} replicas requested, but {brokers} brokers are live"):
         place(idle(brokers), segments=1, replicas=replicas, tie=ties())
 
 

@@ -133,7 +133,7 @@ def test_who_begins_skips_what_is_not_wanted() -> None:
     assert beginning(lineage(), {2: 14}, {0, 3}) == {1: 10, 2: 14, 3: 7}
     assert beginning_at(lineage(), {}, {4: 21}) == {1: 10, 4: 21}
     assert beginning_at(lineage(), {}, {3: 5}) == {0: 0, 3: 5}
-    with pytest.raises(InvalidArgument, match="segment 2 comes before another one"):
+    with pytest.raises(InvalidArgument, match="segment 2 precedes another named segment"):
         beginning_at(lineage(), {}, {2: 12, 4: 21})
 
 

@@ -33,8 +33,8 @@ def test_marks_rise_as_far_as_is_committed_and_never_fall() -> None:
 @pytest.mark.parametrize(
     ("topic", "before", "sentence"),
     [
-        (make_topic(), {0: 1}, "has no partitions but key ranges.*set a retention instead"),
-        (PARTS, {4: 1}, "has no partition 4: it has 4, the first is 0"),
+        (make_topic(), {0: 1}, "has key ranges instead of partitions.*set a retention instead"),
+        (PARTS, {4: 1}, "has no partition 4: it has 4 partitions, the first is 0"),
         (PARTS, {-1: 1}, "has no partition -1"),
         (PARTS, {0: -1}, "offset -1 of partition 0 of shop/orders: give one from 0 on"),
     ],

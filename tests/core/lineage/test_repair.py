@@ -20,35 +20,35 @@ def test_what_is_well_is_left_alone() -> None:
 
 def test_a_healthy_primary_goes_on_without_its_follower() -> None:
     transcript = Transcript("a b", others="c")
-    assert transcript.dies("b") == ["0: broker b is gone; a stays"]
+    assert transcript.dies("b") == ["0: broker b is not registered; a stays"]
     assert transcript.is_repaired() == ["0 -> 1: a c"]
     assert transcript.due() == []
 
 
 def test_a_follower_becomes_primary_when_the_primary_dies() -> None:
     transcript = Transcript("a b c", others="d", replicas=3)
-    assert transcript.dies("a") == ["0: broker a is gone; b c stays"]
+    assert transcript.dies("a") == ["0: broker a is not registered; b c stays"]
     assert transcript.is_repaired() == ["0 -> 1: b c d"]
 
 
 def test_a_segment_that_lost_all_its_replicas_goes_to_whoever_is_free() -> None:
     transcript = Transcript("a b", others="c d")
-    assert transcript.dies("a", "b") == ["0: broker a is gone; nobody stays"]
+    assert transcript.dies("a", "b") == ["0: broker a is not registered; nobody stays"]
     assert transcript.is_repaired() == ["0 -> 1: c d"]
 
 
 def test_what_nobody_can_write_to_comes_before_what_lost_a_follower() -> None:
     transcript = Transcript("a b", "b a", "c d", "d c")
-    assert transcript.dies("a") == ["0: broker a is gone; b stays", "1: broker a is gone; b stays"]
+    assert transcript.dies("a") == ["0: broker a is not registered; b stays", "1: broker a is not registered; b stays"]
     assert transcript.is_drained("c")[2:] == [
         "2: broker c is being drained; d stays",
         "3: broker c is being drained; d stays",
     ]
     assert transcript.dies("d") == [
-        "0: broker a is gone; b stays",
-        "3: broker d is gone; nobody stays",
-        "1: broker a is gone; b stays",
-        "2: broker d is gone; nobody stays",
+        "0: broker a is not registered; b stays",
+        "3: broker d is not registered; nobody stays",
+        "1: broker a is not registered; b stays",
+        "2: broker d is not registered; nobody stays",
     ]
 
 
@@ -64,9 +64,9 @@ def test_the_load_of_the_dead_is_spread_over_those_who_are_left() -> None:
 
 def test_a_second_death_in_the_middle_of_the_repair() -> None:
     transcript = Transcript("a b", "a c", others="d e")
-    assert transcript.dies("a") == ["0: broker a is gone; b stays", "1: broker a is gone; c stays"]
+    assert transcript.dies("a") == ["0: broker a is not registered; b stays", "1: broker a is not registered; c stays"]
     assert transcript.is_repaired(1) == ["0 -> 2: b d"]
-    assert transcript.dies("d") == ["1: broker a is gone; c stays", "2: broker d is gone; b stays"]
+    assert transcript.dies("d") == ["1: broker a is not registered; c stays", "2: broker d is not registered; b stays"]
     assert transcript.is_repaired() == ["1 -> 3: c e", "2 -> 4: b c"]
     assert transcript.due() == []
 
@@ -97,7 +97,7 @@ def test_a_suspicion_alone_moves_nothing() -> None:
 def test_a_lost_follower_and_replicas_that_lost_each_other_are_as_urgent() -> None:
     transcript = Transcript("a b", "c d", others="e")
     transcript.lost_each_other(1, suspected="e")
-    assert transcript.dies("b") == ["0: broker b is gone; a stays", f"1: {LOST}; c d stays"]
+    assert transcript.dies("b") == ["0: broker b is not registered; a stays", f"1: {LOST}; c d stays"]
 
 
 def test_what_is_broken_is_named_by_its_topic_too() -> None:
@@ -124,14 +124,14 @@ def test_a_broker_that_is_drained_hands_everything_over_and_nothing_comes_back()
 def test_a_death_comes_before_what_is_drained() -> None:
     transcript = Transcript("a b", "c d", others="e")
     transcript.is_drained("a")
-    assert transcript.dies("d") == ["1: broker d is gone; c stays", "0: broker a is being drained; b stays"]
+    assert transcript.dies("d") == ["1: broker d is not registered; c stays", "0: broker a is being drained; b stays"]
 
 
 def test_who_is_drained_or_suspected_does_not_stay() -> None:
     transcript = Transcript("a b c d", replicas=4, others="e f")
     transcript.suspected.add("c")
     transcript.is_drained("b")
-    assert transcript.dies("a") == ["0: broker a is gone; d stays"]
+    assert transcript.dies("a") == ["0: broker a is not registered; d stays"]
     assert transcript.is_repaired() == ["0 -> 1: d e f"], "one is missing, until somebody comes"
 
 
@@ -140,7 +140,7 @@ def test_who_is_drained_or_suspected_does_not_stay() -> None:
 
 def test_replicas_that_no_broker_is_left_for_are_added_when_one_comes() -> None:
     transcript = Transcript("a b", "b a")
-    assert transcript.dies("a") == ["0: broker a is gone; b stays", "1: broker a is gone; b stays"]
+    assert transcript.dies("a") == ["0: broker a is not registered; b stays", "1: broker a is not registered; b stays"]
     assert transcript.is_repaired() == ["0 -> 2: b", "1 -> 3: b"]
     assert transcript.due() == [], "nobody could be added"
     assert transcript.comes("c") == ["2: a replica was missing; b stays", "3: a replica was missing; b stays"]
@@ -164,7 +164,7 @@ def test_nothing_is_added_while_something_is_broken() -> None:
     transcript.is_repaired()
     assert transcript.comes("c", "d")[0].startswith("2: a replica was missing")
     transcript.is_repaired(1)
-    assert transcript.dies("c") == ["4: broker c is gone; b stays"]
+    assert transcript.dies("c") == ["4: broker c is not registered; b stays"]
     assert transcript.is_repaired_to_the_end() == ["4 -> 5: b d", "3 -> 6: b d"]
 
 

@@ -38,10 +38,10 @@ def test_what_publishers_choose_is_not_cut() -> None:
 def test_neighbours_are_merged_in_the_order_of_the_ring() -> None:
     assert neighbours(SEGMENTS[1], SEGMENTS[2]) == (SEGMENTS[1], SEGMENTS[2])
     assert neighbours(SEGMENTS[2], SEGMENTS[1]) == (SEGMENTS[1], SEGMENTS[2])
-    with pytest.raises(InvalidArgument, match="with itself: name two neighbours"):
+    with pytest.raises(InvalidArgument, match="with itself: name two adjacent segments"):
         neighbours(SEGMENTS[1], SEGMENTS[1])
     for first, second in ((0, 2), (3, 0)):  # the ring's two ends do not touch: a range does not wrap
-        with pytest.raises(InvalidArgument, match="are no neighbours"):
+        with pytest.raises(InvalidArgument, match="are not adjacent"):
             neighbours(SEGMENTS[first], SEGMENTS[second])
 
 

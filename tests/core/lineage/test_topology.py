@@ -63,14 +63,14 @@ def test_each_partition_is_a_segment_and_those_that_are_added_begin_at_the_start
 
 def test_what_partitions_can_not_be_is_refused() -> None:
     (change,) = (new_topic(TopicSpec(name=NAME, partitions=3), uid=1, now_us=5, placement=[("b-1",)] * 3),)
-    with pytest.raises(InvalidArgument, match="has 3 partitions, and 2 are asked for: they only grow"):
+    with pytest.raises(InvalidArgument, match="has 3 partitions, 2 requested: their number only grows"):
         with_partitions(change.topic, 2, now_us=9, placement=[])
     with pytest.raises(InvalidArgument, match=f"from 1 to {PARTITIONS_MAX}"):
         with_partitions(change.topic, PARTITIONS_MAX + 1, now_us=9, placement=[])
-    with pytest.raises(InvalidArgument, match="has no partitions but key ranges"):
+    with pytest.raises(InvalidArgument, match="has key ranges instead of partitions"):
         with_partitions(created(3).topic, 4, now_us=9, placement=[("b-1",)])
     internal = replace(change.topic, name=TopicName("kafka", "__consumer_offsets"))
-    with pytest.raises(InvalidArgument, match="keeps its 3 partitions: Kafka's coordinators find by them"):
+    with pytest.raises(InvalidArgument, match="keeps its 3 partitions: Kafka's coordinators find their state by them"):
         with_partitions(internal, 4, now_us=9, placement=[("b-1",)])
     with pytest.raises(InvalidArgument, match="its scaling stays fixed"):
         altered(change.topic, TopicChange(scaling=Scaling.AUTO))
@@ -87,10 +87,10 @@ def test_durability_follows_from_the_replicas_unless_it_is_chosen() -> None:
     [
         ({"segments": 0}, "0 segments"),
         ({"segments": SEGMENTS_PER_TOPIC_MAX + 1}, f"from 1 to {SEGMENTS_PER_TOPIC_MAX}"),
-        ({"partitions": 0}, "0 partitions asked for: a topic has from 1"),
+        ({"partitions": 0}, "0 partitions requested: a topic has from 1"),
         ({"partitions": PARTITIONS_MAX + 1}, f"from 1 to {PARTITIONS_MAX}"),
-        ({"partitions": 2, "segments": 2}, "2 partitions and 2 segments asked for: .* name one of the two"),
-        ({"partitions": 2, "scaling": Scaling.AUTO}, "leave scaling out or say fixed"),
+        ({"partitions": 2, "segments": 2}, "2 partitions and 2 segments requested: .* name one of the two"),
+        ({"partitions": 2, "scaling": Scaling.AUTO}, "omit scaling or set it to fixed"),
         ({"replicas": 0}, "0 replicas"),
         ({"replicas": REPLICAS_MAX + 1}, f"from 1 to {REPLICAS_MAX}"),
         ({"retention_s": -1.0}, "retention of -1.0 s"),
@@ -221,7 +221,7 @@ def test_a_segment_can_not_end_before_it_begins_or_be_sealed_twice() -> None:
     with pytest.raises(AssertionError, match="starts at 10"):
         succeed(change.topic, [sealing(predecessor, 9)], **rest)
     sealed = succeed(change.topic, [sealing(predecessor, 10)], **rest).segments[0]
-    with pytest.raises(AssertionError, match="sealed already"):
+    with pytest.raises(AssertionError, match="already sealed"):
         succeed(change.topic, [sealing(sealed, 10)], **rest)
 
 

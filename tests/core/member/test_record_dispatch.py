@@ -368,5 +368,5 @@ def test_acknowledgements_of_an_earlier_ownership_do_not_count_in_the_next() -> 
 
 def test_a_segment_is_not_assigned_twice() -> None:
     transcript = Transcript()
-    with pytest.raises(AssertionError, match="segment 0 is held already"):
+    with pytest.raises(AssertionError, match="segment 0 is already held"):
         transcript.member.dispatch.assign(ownership(0, 2))

@@ -84,7 +84,7 @@ def test_what_is_neither_the_next_frame_nor_a_stored_one_is_refused() -> None:
 def test_frames_of_a_producer_without_a_stream_are_refused() -> None:
     told = Told()
     assert told.send(0, 1) == "InvalidArgument"
-    with pytest.raises(InvalidArgument, match="open one before frames are sent"):
+    with pytest.raises(InvalidArgument, match="open one before sending frames"):
         told.table.find_repeat(ME, 0, 0, 1)
 
 
@@ -215,7 +215,7 @@ def test_one_producer_too_many_for_the_broker_is_refused_and_the_others_go_on() 
 
 def test_the_refusal_names_limit_and_remedy_and_may_be_retried() -> None:
     told = Told(pool=ProducerPool(0))
-    with pytest.raises(ResourceExhausted, match=r"may remember 0 \(producers_max.*raise the limits") as refused:
+    with pytest.raises(ResourceExhausted, match=r"its limit is 0 \(producers_max.*raise the limits") as refused:
         told.table.open(1, 0, 0, 0.0)
     assert refused.value.retryable
 

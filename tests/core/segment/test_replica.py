@@ -45,7 +45,7 @@ def test_a_fenced_replica_takes_nothing_of_the_old_epoch_and_keeps_what_it_has()
 def test_an_older_leader_can_not_fence_what_a_newer_one_has() -> None:
     replica = follower()
     replica.fence(8)
-    with pytest.raises(Fenced, match="epoch 8 was here"):
+    with pytest.raises(Fenced, match="epoch 8 is newer"):
         replica.fence(7)
 
 
