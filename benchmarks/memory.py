@@ -18,7 +18,7 @@ from benchmarks.scale import MIB, Scale
 from benchmarks.slow_broker import DISK_BYTES_PER_S
 from seaweedmq.coordination.local import LocalEtcd
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.runtime.free_ports import ReservedPort
+from seaweedmq.runtime.process.free_ports import ReservedPort
 
 RATIO_MAX = 1.2
 OF = "memory_bytes_max"

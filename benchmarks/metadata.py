@@ -13,9 +13,9 @@ from typing import Any, cast
 from benchmarks.measure import Measure, compared, yardstick
 from benchmarks.scale import Scale
 from seaweedmq.broker.leader.metadata import Metadata
-from seaweedmq.codec import keys
-from seaweedmq.codec.documents import lineage_document, lineage_line
-from seaweedmq.codec.metadata import segment_to_json, topic_to_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.documents import lineage_document, lineage_line
+from seaweedmq.codec.state.metadata import segment_to_json, topic_to_json
 from seaweedmq.coordination.description import describe
 from seaweedmq.coordination.memory import MemoryMetaServer, MemoryMetaStore
 from seaweedmq.coordination.view import ClusterView
@@ -25,7 +25,7 @@ from seaweedmq.model.description import ALL, OPEN, SegmentSelection
 from seaweedmq.model.segment import ProducerSequence
 from seaweedmq.model.topic import TopicName, TopicSpec
 from seaweedmq.ports import Put
-from seaweedmq.rpc.types import write_description
+from seaweedmq.rpc.messages.types import write_description
 
 NAME = TopicName("bench", "history")
 SHORT, LONG = 100, 10_000

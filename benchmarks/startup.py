@@ -17,7 +17,7 @@ from benchmarks.measure import Measure, compared, yardstick
 from benchmarks.processes import LIBRARIES, bare_python, resident_mb
 from benchmarks.publish import MB
 from benchmarks.scale import MIB, Scale
-from seaweedmq.runtime.free_ports import ReservedPort
+from seaweedmq.runtime.process.free_ports import ReservedPort
 
 UP_S_MAX = 1.5
 RESIDENT_MB_MAX = 600.0

@@ -26,7 +26,7 @@ from seaweedmq.client.publish.receipts import OffsetRange, Receipt, TableReceipt
 from seaweedmq.client.subscribe.messages import Message
 from seaweedmq.client.subscribe.subscriber import Subscriber
 from seaweedmq.ports import Dialer, Environment
-from seaweedmq.runtime.boot_clock import boot_s
+from seaweedmq.runtime.process.boot_clock import boot_s
 
 __all__ = [
     "Admin",

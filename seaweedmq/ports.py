@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from seaweedmq.model.broker import BrokerLoad
-from seaweedmq.model.calls import Call
 from seaweedmq.model.claims import ClaimKind
 from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.model.files import SegmentFile
-from seaweedmq.model.frames import Frames
-from seaweedmq.model.groups import GroupReply, GroupRequest
-from seaweedmq.model.publish import PublishReply, PublishRequest
-from seaweedmq.model.replication import ReplicateReply, ReplicateRequest
-from seaweedmq.model.subscribe import SubscribeReply, SubscribeRequest
+from seaweedmq.model.messages.calls import Call
+from seaweedmq.model.messages.frames import Frames
+from seaweedmq.model.messages.groups import GroupReply, GroupRequest
+from seaweedmq.model.messages.publish import PublishReply, PublishRequest
+from seaweedmq.model.messages.replication import ReplicateReply, ReplicateRequest
+from seaweedmq.model.messages.subscribe import SubscribeReply, SubscribeRequest
 from seaweedmq.model.topic import Topic, TopicName
 
 R = TypeVar("R")

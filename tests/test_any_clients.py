@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from seaweedmq.kafka.wire import budget, connection
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, REQUESTS
-from seaweedmq.model.calls import CreateTopic
 from seaweedmq.model.config import KIB, MIB, BrokerConfig
-from seaweedmq.model.publish import PublishAck, PublishFrames, PublishReady, PublishRequest
+from seaweedmq.model.messages.calls import CreateTopic
+from seaweedmq.model.messages.publish import PublishAck, PublishFrames, PublishReady, PublishRequest
 from seaweedmq.model.topic import TopicSpec
 from seaweedmq.rpc.address import parse_address
 from seaweedmq.rpc.client import GrpcDialer

@@ -16,13 +16,13 @@ from seaweedmq.client.subscribe.messages import Message
 from seaweedmq.codec.frame import encode_header, split_frames
 from seaweedmq.core.files.snapshot import plan_snapshot
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.groups import GroupDescription, GroupTopic, SegmentLag
-from seaweedmq.model.publish import PublishFrames
-from seaweedmq.model.subscribe import EARLIEST
+from seaweedmq.model.messages.groups import GroupDescription, GroupTopic, SegmentLag
+from seaweedmq.model.messages.publish import PublishFrames
+from seaweedmq.model.messages.subscribe import EARLIEST
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.spark.columns import columns_of
 from seaweedmq.spark.scan import Scan
-from seaweedmq.spark.window import Interval
+from seaweedmq.storage.plan.window import Interval
 from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.read.time_search import find_offset_by_time
 from seaweedmq.storage.store.files import FileSegmentStore

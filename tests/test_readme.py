@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from seaweedmq.runtime.local_folder import LOCAL_DATA
+from seaweedmq.runtime.process.local_folder import LOCAL_DATA
 from tests.support.commands import Cluster, running_cluster
 
 ROOT = Path(__file__).parents[1]

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 
 from benchmarks.contest.errors import Missing
-from seaweedmq.runtime.free_ports import ReservedPort
+from seaweedmq.runtime.process.free_ports import ReservedPort
 
 STOP_TIMEOUT_S = 60.0
 LOG_END_CHARACTERS = 2_000

@@ -17,8 +17,8 @@ from benchmarks.data import text_table
 from benchmarks.measure import Measure, compared, interleaved, yardstick
 from benchmarks.scale import Scale
 from benchmarks.spark.session import all_of, spark_session
-from seaweedmq.codec.documents import lineage_document, topic_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, table_dir
+from seaweedmq.codec.state.documents import lineage_document, topic_document
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName

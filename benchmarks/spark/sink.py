@@ -16,8 +16,8 @@ from benchmarks.data import RECORD, text_table
 from benchmarks.measure import Measure, compared, interleaved, yardstick
 from benchmarks.scale import Scale
 from benchmarks.spark.session import spark_session
-from seaweedmq.spark.sink import BatchSink, Staged, batch_sink
 from seaweedmq.spark.source import SeaweedMQSource
+from seaweedmq.spark.write.sink import BatchSink, Staged, batch_sink
 
 RATIO_MIN = 0.80
 ROWS_MAX = 4_000_000

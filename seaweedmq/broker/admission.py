@@ -14,8 +14,8 @@ import random
 from collections.abc import Callable
 
 from seaweedmq.broker.readiness import Readiness
-from seaweedmq.codec import keys
-from seaweedmq.codec.cluster import identity_from_json, identity_to_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.cluster import identity_from_json, identity_to_json
 from seaweedmq.core.identity import Create, Decision, EtcdState, Join, Refuse, StorageState, decide
 from seaweedmq.errors import Corrupt, SeaweedMQError, StorageFailed, StorageFull, Unavailable, Unsupported
 from seaweedmq.model.cluster import ClusterIdentity

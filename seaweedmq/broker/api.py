@@ -19,7 +19,8 @@ from seaweedmq.broker.serve.publish import PublishService
 from seaweedmq.broker.serve.subscribe import SubscribeService
 from seaweedmq.errors import ProtocolViolation, Unavailable
 from seaweedmq.model.broker import BrokerLoad
-from seaweedmq.model.calls import (
+from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.messages.calls import (
     AdoptSchema,
     AlterTopic,
     AwaitTopics,
@@ -51,11 +52,10 @@ from seaweedmq.model.calls import (
     TopicStats,
     WriteOut,
 )
-from seaweedmq.model.description import TopicDescription
-from seaweedmq.model.groups import GroupOpen, GroupReply, GroupRequest
-from seaweedmq.model.publish import PublishReply, PublishRequest
-from seaweedmq.model.replication import ReplicateReply, ReplicateRequest
-from seaweedmq.model.subscribe import SubscribeReply, SubscribeRequest
+from seaweedmq.model.messages.groups import GroupOpen, GroupReply, GroupRequest
+from seaweedmq.model.messages.publish import PublishReply, PublishRequest
+from seaweedmq.model.messages.replication import ReplicateReply, ReplicateRequest
+from seaweedmq.model.messages.subscribe import SubscribeReply, SubscribeRequest
 from seaweedmq.model.topic import TopicSpec
 from seaweedmq.ports import LeaderApi
 from seaweedmq.runtime.closing import closing

@@ -38,9 +38,9 @@ from seaweedmq.core.lineage.provenance import provenance
 from seaweedmq.core.segment.follower_progress import FollowerProgress
 from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.errors import SeaweedMQError, Unavailable
-from seaweedmq.model.calls import ReportEmptied, ReportSuspicions
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.kafka_group_admin import groups_topic
+from seaweedmq.model.kafka.group_admin import groups_topic
+from seaweedmq.model.messages.calls import ReportEmptied, ReportSuspicions
 from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentStore, TableConverter
 from seaweedmq.runtime.grouped_logger import GroupedLogger
 from seaweedmq.runtime.retrying import after_s, backoff, retrying

@@ -7,7 +7,7 @@ from seaweedmq.broker.leader.leader import Leader
 from seaweedmq.broker.leader_forwarder import LeaderForwarder
 from seaweedmq.errors import DeadlineExceeded, Unavailable
 from seaweedmq.model.broker import ClusterStatus
-from seaweedmq.model.calls import GetClusterStatus
+from seaweedmq.model.messages.calls import GetClusterStatus
 
 PATIENCE_S = 1.0
 """Time to find a leader while etcd rejects calls of this broker, in seconds."""

@@ -6,7 +6,7 @@ from seaweedmq.broker.incarnation import Incarnation
 from seaweedmq.broker.membership import Membership
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.calls import DrainBroker
+from seaweedmq.model.messages.calls import DrainBroker
 from seaweedmq.ports import Dialer
 
 

@@ -21,8 +21,8 @@ from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.model.broker import BrokerInfo, EtcdAccess
-from seaweedmq.model.calls import ReportEmptied
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.messages.calls import ReportEmptied
 from seaweedmq.ports import BrokerApi, Environment, MetaStore, SegmentStore, TableConverter
 from seaweedmq.runtime.supervision import Supervisor
 

@@ -9,7 +9,7 @@ from seaweedmq.broker.leader.leader import Leader, NoLeader
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import Deposed, StaleMetadata, Unavailable
 from seaweedmq.model.broker import BrokerInfo
-from seaweedmq.model.calls import Call
+from seaweedmq.model.messages.calls import Call
 from seaweedmq.ports import Dialer, LeaderApi
 from seaweedmq.runtime.closing import closing
 from seaweedmq.runtime.retrying import after_s, backoff, retrying

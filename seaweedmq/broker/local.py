@@ -21,7 +21,7 @@ from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import NotFound, OutOfRange, StaleMetadata, Unavailable, fresh
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import ProducerState, Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import BrokerApi, Environment, MetaStore, SegmentStore

@@ -6,17 +6,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from seaweedmq.codec.delta_schema import left_out
+from seaweedmq.codec.tables.delta_schema import left_out
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.core.kafka import visibility
 from seaweedmq.core.lineage.problems import describe_problems
 from seaweedmq.core.lineage.replication import describe_under_replicated
 from seaweedmq.model.broker import ETCD_OK, BrokerStatus, ClusterStatus, Decision, DecisionKind
 from seaweedmq.model.description import SegmentStats, TopicDescription
-from seaweedmq.model.groups import GroupDescription, GroupSummary, GroupTopic
-from seaweedmq.model.kafka_group_admin import GroupKind, KafkaGroupDescription, KafkaGroupSummary
+from seaweedmq.model.kafka.group_admin import GroupKind, KafkaGroupDescription, KafkaGroupSummary
+from seaweedmq.model.messages.groups import GroupDescription, GroupSummary, GroupTopic
+from seaweedmq.model.messages.subscribe import Start, StartKind
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.subscribe import Start, StartKind
 from seaweedmq.model.topic import Topic
 
 Fields = dict[str, Any]

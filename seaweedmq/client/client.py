@@ -23,10 +23,10 @@ from seaweedmq.client.subscribe.range_reader import RangeReader
 from seaweedmq.client.subscribe.subscriber import Subscriber
 from seaweedmq.client.subscribe.topic_reader import TopicReader
 from seaweedmq.errors import Closed, InvalidArgument
-from seaweedmq.model.subscribe import Start
+from seaweedmq.model.messages.subscribe import Start
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Dialer, Environment
-from seaweedmq.runtime.forking import leave_alone_in_children
+from seaweedmq.runtime.process.forking import leave_alone_in_children
 
 
 class _Closing(Protocol):

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 from seaweedmq.codec.payload.batch import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
 from seaweedmq.codec.timestamps import us_of
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind
+from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind
 
 StartAt: TypeAlias = Literal["earliest", "latest"] | int | datetime
 Timestamp: TypeAlias = datetime | int

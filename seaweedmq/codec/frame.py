@@ -11,7 +11,7 @@ from typing import NamedTuple
 from xxhash import xxh3_64_intdigest
 
 from seaweedmq.errors import Corrupt, Unsupported
-from seaweedmq.model.frames import SMALL_MESSAGE_BYTES, Frames
+from seaweedmq.model.messages.frames import SMALL_MESSAGE_BYTES, Frames
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS
 
 MAGIC = b"SWMF"

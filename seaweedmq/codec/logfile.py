@@ -14,10 +14,10 @@ from typing import Any
 from xxhash import xxh3_64_intdigest
 
 from seaweedmq.codec.frame import Truncated
-from seaweedmq.codec.json_fields import JsonFields
-from seaweedmq.codec.metadata import lineage_fields, segment_from_fields, topic_fields, topic_from_fields
+from seaweedmq.codec.state.json_fields import JsonFields
+from seaweedmq.codec.state.metadata import lineage_fields, segment_from_fields, topic_fields, topic_from_fields
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import ProducerState, Segment
 from seaweedmq.model.topic import Topic, TopicName
 

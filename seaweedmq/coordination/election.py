@@ -5,7 +5,7 @@ import logging
 import random
 from collections.abc import Sequence
 
-from seaweedmq.codec.keys import LEADER
+from seaweedmq.codec.state.keys import LEADER
 from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.waiting import until_deleted
 from seaweedmq.core.leadership import (

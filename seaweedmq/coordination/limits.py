@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.ports import Compare, Delete, Put
 

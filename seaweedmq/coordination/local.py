@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from seaweedmq.errors import NotFound, Unavailable
-from seaweedmq.runtime.free_ports import ReservedPort
+from seaweedmq.runtime.process.free_ports import ReservedPort
 
 STOP_TIMEOUT_S = 5.0
 PORT_ATTEMPTS = 3

@@ -11,7 +11,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.coordination.waiting import end_watch
 from seaweedmq.errors import Deposed, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.ports import Changes, Compare, Delete, Entry, MetaStore, Put, Snapshot

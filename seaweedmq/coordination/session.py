@@ -8,8 +8,8 @@ from typing import Protocol
 
 from tenacity import AsyncRetrying
 
-from seaweedmq.codec.keys import KAFKA_ADDRESSES, address_key, broker_key, kafka_address_key, left_key
-from seaweedmq.codec.metadata import broker_to_json
+from seaweedmq.codec.state.keys import KAFKA_ADDRESSES, address_key, broker_key, kafka_address_key, left_key
+from seaweedmq.codec.state.metadata import broker_to_json
 from seaweedmq.coordination.standby import GuardedLease
 from seaweedmq.coordination.waiting import until_deleted
 from seaweedmq.errors import AlreadyExists, Deposed, SeaweedMQError, Unavailable

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.runtime.boot_clock import boot_s
+from seaweedmq.runtime.process.boot_clock import boot_s
 
 _log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from seaweedmq.codec import keys
-from seaweedmq.codec.cluster import identity_from_json
-from seaweedmq.codec.metadata import (
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.cluster import identity_from_json
+from seaweedmq.codec.state.metadata import (
     broker_from_json,
     deletion_from_json,
     low_watermarks_from_json,

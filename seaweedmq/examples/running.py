@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 import seaweedmq
 import seaweedmq.spark
 from seaweedmq.errors import AlreadyExists, SeaweedMQError
-from seaweedmq.runtime.local_folder import LOCAL_STORAGE
+from seaweedmq.runtime.process.local_folder import LOCAL_STORAGE
 
 STOP_TIMEOUT_S = 10.0
 FLIGHTS = "demo/flights"

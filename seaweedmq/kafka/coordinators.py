@@ -11,8 +11,8 @@ from typing import Final
 
 from seaweedmq.broker.local import LocalBroker, LocalPartition
 from seaweedmq.codec.kafka.group_records import partition_of_group
-from seaweedmq.core.kafka.classic_events import CoordinatorLimits
-from seaweedmq.core.kafka.state_memory import StateMemory
+from seaweedmq.core.kafka.groups.classic_events import CoordinatorLimits
+from seaweedmq.core.kafka.groups.state_memory import StateMemory
 from seaweedmq.errors import AlreadyExists, Corrupt, SeaweedMQError, Unavailable
 from seaweedmq.kafka.metadata.metadata_api import default_replicas
 from seaweedmq.kafka.metadata.reachability import is_reachable
@@ -20,8 +20,8 @@ from seaweedmq.kafka.metadata.topic_ids import TopicIds
 from seaweedmq.kafka.shard import Shard, Stage
 from seaweedmq.kafka.shard_log import ShardLog
 from seaweedmq.kafka.shard_snapshots import AFTER_BYTES
-from seaweedmq.model.calls import CreateTopic, RaiseLowWatermark
-from seaweedmq.model.kafka_group_admin import groups_topic
+from seaweedmq.model.kafka.group_admin import groups_topic
+from seaweedmq.model.messages.calls import CreateTopic, RaiseLowWatermark
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicSpec
 from seaweedmq.runtime.retrying import after_s, backoff, retrying

@@ -24,16 +24,16 @@ from itertools import count
 from typing import Any, Final, TypeVar
 
 from seaweedmq.codec.kafka.group_records import decode_record, encode_record
-from seaweedmq.core.kafka.classic_events import CoordinatorLimits, ShardEvent, Tick, TopicsDeleted
-from seaweedmq.core.kafka.shard_state import GroupShard
-from seaweedmq.core.kafka.state_memory import StateMemory
+from seaweedmq.core.kafka.groups.classic_events import CoordinatorLimits, ShardEvent, Tick, TopicsDeleted
+from seaweedmq.core.kafka.groups.shard_state import GroupShard
+from seaweedmq.core.kafka.groups.state_memory import StateMemory
 from seaweedmq.errors import Corrupt, SeaweedMQError, StaleMetadata
 from seaweedmq.kafka.metadata.topic_ids import TopicIds
 from seaweedmq.kafka.shard_log import Pair, ShardLog
 from seaweedmq.kafka.shard_snapshots import AFTER_BYTES, Snapshots
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import KafkaError
-from seaweedmq.model.kafka_groups import OffsetRecord
+from seaweedmq.model.kafka.groups import OffsetRecord
 from seaweedmq.ports import Environment
 from seaweedmq.runtime.retrying import backoff, retrying, when
 from seaweedmq.runtime.signal import Signal

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from seaweedmq.codec.kafka.group_records import encode_record
 from seaweedmq.kafka.shard_log import Pair, ShardContents, size_of
 from seaweedmq.model.config import KIB, MIB
-from seaweedmq.model.kafka_groups import ShardRecord
+from seaweedmq.model.kafka.groups import ShardRecord
 
 AFTER_BYTES: Final = 16 * MIB
 """Bytes written since the last snapshot that make one due, or twice its size if that is more."""

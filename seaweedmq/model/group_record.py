@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from seaweedmq.model.subscribe import Start
+from seaweedmq.model.messages.subscribe import Start
 
 FORMER_INCARNATIONS_MAX = 8
 """Fenced incarnations that a member's record keeps."""

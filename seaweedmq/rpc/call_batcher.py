@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from seaweedmq.errors import DeadlineExceeded, InvalidArgument, SeaweedMQError, Unsupported, fresh
-from seaweedmq.model.calls import Call
-from seaweedmq.rpc import status, types
+from seaweedmq.model.messages.calls import Call
+from seaweedmq.rpc import status
+from seaweedmq.rpc.messages import types
 from seaweedmq.rpc.unary import Unary
 from seaweedmq.rpc.v1 import types_pb2
 

@@ -10,18 +10,18 @@ import grpc.aio
 
 from seaweedmq.errors import Closed, InvalidArgument
 from seaweedmq.model.broker import BrokerLoad
-from seaweedmq.model.calls import Call
-from seaweedmq.model.frames import PROTOCOL_VERSION
-from seaweedmq.model.groups import GroupReply, GroupRequest
-from seaweedmq.model.publish import PublishReply, PublishRequest
-from seaweedmq.model.replication import ReplicateReply, ReplicateRequest
-from seaweedmq.model.subscribe import SubscribeReply, SubscribeRequest
+from seaweedmq.model.messages.calls import Call
+from seaweedmq.model.messages.frames import PROTOCOL_VERSION
+from seaweedmq.model.messages.groups import GroupReply, GroupRequest
+from seaweedmq.model.messages.publish import PublishReply, PublishRequest
+from seaweedmq.model.messages.replication import ReplicateReply, ReplicateRequest
+from seaweedmq.model.messages.subscribe import SubscribeReply, SubscribeRequest
 from seaweedmq.ports import BrokerApi, LeaderApi
-from seaweedmq.rpc import cluster, data, groups
 from seaweedmq.rpc.address import parse_address
 from seaweedmq.rpc.call_batcher import CallBatcher
 from seaweedmq.rpc.calls import Peer
 from seaweedmq.rpc.channels.client import ChannelClient
+from seaweedmq.rpc.messages import cluster, data, groups
 from seaweedmq.rpc.methods import METHODS, TOGETHER
 from seaweedmq.rpc.transport import (
     AT_ONCE,
@@ -35,7 +35,7 @@ from seaweedmq.rpc.transport import (
     client_options,
 )
 from seaweedmq.rpc.unary import Unary
-from seaweedmq.runtime.forking import leave_alone_in_children
+from seaweedmq.runtime.process.forking import leave_alone_in_children
 
 R = TypeVar("R")
 _has_connected = False

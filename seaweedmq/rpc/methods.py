@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from seaweedmq.model.calls import Call, DescribeTopic
-from seaweedmq.rpc import admin, cluster, kafka_groups, topics
+from seaweedmq.model.messages.calls import Call, DescribeTopic
+from seaweedmq.rpc.messages import admin, cluster, kafka_groups, topics
 from seaweedmq.rpc.unary import Unary
 
 METHODS: Final[Mapping[type[Call[Any]], Unary[Any, Any]]] = {

@@ -23,11 +23,12 @@ from grpc_reflection.v1alpha import reflection
 
 from seaweedmq.errors import AlreadyExists, InvalidArgument, ResourceExhausted, SeaweedMQError, Unsupported
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PROTOCOL_VERSION, Frames
+from seaweedmq.model.messages.frames import LARGE_MESSAGE_BYTES, PROTOCOL_VERSION, Frames
 from seaweedmq.ports import BrokerApi
-from seaweedmq.rpc import call_batcher, cluster, data, groups, status
+from seaweedmq.rpc import call_batcher, status
 from seaweedmq.rpc.address import Address, parse_address
 from seaweedmq.rpc.channels.server import ChannelHandler, ChannelServer
+from seaweedmq.rpc.messages import cluster, data, groups
 from seaweedmq.rpc.methods import METHODS, TOGETHER
 from seaweedmq.rpc.transport import (
     AT_ONCE,

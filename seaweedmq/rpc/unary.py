@@ -7,8 +7,8 @@ from typing import Any, Generic, TypeVar
 from google.protobuf.message import Message
 
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.calls import Call
-from seaweedmq.rpc import types
+from seaweedmq.model.messages.calls import Call
+from seaweedmq.rpc.messages import types
 
 Q = TypeVar("Q", bound=Call[Any])
 R = TypeVar("R")

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Final, TypeVar
 
-from seaweedmq.runtime.boot_clock import boot_s
+from seaweedmq.runtime.process.boot_clock import boot_s
 
 T = TypeVar("T")
 

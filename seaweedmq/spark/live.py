@@ -18,7 +18,7 @@ from seaweedmq.client.subscribe.options import OnMissing
 from seaweedmq.core.lineage.problems import check_recoverable
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.description import TopicDescription
-from seaweedmq.model.subscribe import EARLIEST, Start, StartKind
+from seaweedmq.model.messages.subscribe import EARLIEST, Start, StartKind
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
 

@@ -15,8 +15,8 @@ from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.columns import PARTITION, Assembler
 from seaweedmq.spark.table_scan import BATCH_BYTES, Scanned, in_batches
-from seaweedmq.spark.window import Interval
 from seaweedmq.storage.logs.log_scan import LogScanner
+from seaweedmq.storage.plan.window import Interval
 from seaweedmq.storage.store.file_handles import open_input
 
 

@@ -25,13 +25,13 @@ from seaweedmq.errors import InvalidArgument, NotFound
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.columns import OFFSET, SEGMENT, TIMESTAMP, TOPIC, Column
-from seaweedmq.spark.log_ends import end_of_logs
 from seaweedmq.spark.native_types import foreign_part
 from seaweedmq.spark.options import RANGES, SparkOptions, parse_options
-from seaweedmq.spark.scan_ranges import BrokerRange, ScanRange, plan_ranges
 from seaweedmq.spark.source import FORMAT, TopicSource, chosen_columns, find, window_of
 from seaweedmq.spark.table_scan import row_groups
-from seaweedmq.spark.window import Interval
+from seaweedmq.storage.plan.log_ends import end_of_logs
+from seaweedmq.storage.plan.scan_ranges import BrokerRange, ScanRange, plan_ranges
+from seaweedmq.storage.plan.window import Interval
 from seaweedmq.storage.store.file_handles import open_input
 from seaweedmq.storage.tables.opener import open_table
 

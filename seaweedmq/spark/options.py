@@ -14,8 +14,8 @@ from typing import Final
 
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName
-from seaweedmq.spark.positions import backwards, check_order, parse_offsets, parse_times, parse_timestamp
-from seaweedmq.spark.window import EARLIEST, Interval, Offsets, ReadWindow
+from seaweedmq.storage.plan.positions import backwards, check_order, parse_offsets, parse_times, parse_timestamp
+from seaweedmq.storage.plan.window import EARLIEST, Interval, Offsets, ReadWindow
 
 
 class SparkApi(StrEnum):

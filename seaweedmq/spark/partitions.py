@@ -18,10 +18,10 @@ from seaweedmq.errors import NotFound
 from seaweedmq.model.config import KIB, MIB
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Topic
-from seaweedmq.spark.log_ends import end_of_logs
-from seaweedmq.spark.scan_ranges import BrokerOffsets, BrokerRange, ScanRange, plan_ranges
 from seaweedmq.spark.table_scan import RowGroup, opened, row_groups
-from seaweedmq.spark.window import Interval, ReadWindow
+from seaweedmq.storage.plan.log_ends import end_of_logs
+from seaweedmq.storage.plan.scan_ranges import BrokerOffsets, BrokerRange, ScanRange, plan_ranges
+from seaweedmq.storage.plan.window import Interval, ReadWindow
 from seaweedmq.storage.snapshot import TopicSnapshot
 
 PARTITION_BYTES_MAX = 64 * MIB

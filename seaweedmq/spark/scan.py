@@ -14,9 +14,9 @@ from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.columns import Assembler, Column
 from seaweedmq.spark.log_scan import LogScan
-from seaweedmq.spark.scan_ranges import BrokerRange, ScanRange
 from seaweedmq.spark.table_scan import Scanned, in_batches, opened, scan_table
-from seaweedmq.spark.window import Interval
+from seaweedmq.storage.plan.scan_ranges import BrokerRange, ScanRange
+from seaweedmq.storage.plan.window import Interval
 from seaweedmq.storage.snapshot import read_snapshot
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,6 @@ from pyspark.sql.types import StructType
 from seaweedmq.errors import InvalidArgument, Unsupported
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.columns import KEY, OFFSET, PARTITION, SEGMENT, TIMESTAMP, Column, columns_of, spark_schema
-from seaweedmq.spark.named_offsets import refuse_beyond
 from seaweedmq.spark.options import (
     ColumnOptions,
     SparkOptions,
@@ -27,16 +26,17 @@ from seaweedmq.spark.options import (
 )
 from seaweedmq.spark.partitions import Partition, Sharing, plan_partitions
 from seaweedmq.spark.scan import Scan
-from seaweedmq.spark.scan_ranges import BrokerOffsets
-from seaweedmq.spark.stream_options import parse_stream_options
+from seaweedmq.spark.streams.stream_options import parse_stream_options
 from seaweedmq.spark.times import with_times
-from seaweedmq.spark.window import ReadWindow
+from seaweedmq.storage.plan.named_offsets import refuse_beyond
+from seaweedmq.storage.plan.scan_ranges import BrokerOffsets
+from seaweedmq.storage.plan.window import ReadWindow
 from seaweedmq.storage.snapshot import TopicSnapshot, read_snapshot, read_topic
 from seaweedmq.storage.store.files import open_store
 
 if TYPE_CHECKING:
-    from seaweedmq.spark.sink import BatchSink, StreamSink
-    from seaweedmq.spark.stream import SeaweedMQStreamReader
+    from seaweedmq.spark.streams.stream import SeaweedMQStreamReader
+    from seaweedmq.spark.write.sink import BatchSink, StreamSink
 
 FORMAT = "seaweedmq"
 _PUSHED = {OFFSET: "offset", TIMESTAMP: "timestamp", SEGMENT: "segment", PARTITION: "partition", KEY: "key"}
@@ -65,12 +65,12 @@ class SeaweedMQSource(DataSource):  # type: ignore[misc]  # pyspark is not typed
 
     def writer(self, schema: StructType, overwrite: bool) -> "BatchSink":
         # here, not above: every worker that reads would import a client that it does not need
-        from seaweedmq.spark.sink import batch_sink
+        from seaweedmq.spark.write.sink import batch_sink
 
         return batch_sink(self._given, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamSink":  # noqa: N802 - Spark's name
-        from seaweedmq.spark.sink import stream_sink
+        from seaweedmq.spark.write.sink import stream_sink
 
         # All options: the checkpoint's location among them tells a copied checkpoint from a repeat.
         return stream_sink(dict(self.options), schema, overwrite)
@@ -92,7 +92,7 @@ class SeaweedMQSource(DataSource):  # type: ignore[misc]  # pyspark is not typed
 
     def streamReader(self, schema: StructType) -> "SeaweedMQStreamReader":  # noqa: N802 - Spark's name
         try:
-            from seaweedmq.spark.stream import SeaweedMQStreamReader
+            from seaweedmq.spark.streams.stream import SeaweedMQStreamReader
         except ImportError as e:
             raise Unsupported(f"streaming needs pyspark>=4.2: pip install 'pyspark>=4.2,<5' ({e})") from e
         options = parse_stream_options(self._given)

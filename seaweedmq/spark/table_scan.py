@@ -13,7 +13,7 @@ from seaweedmq.model.config import MIB
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.columns import TIMESTAMP, Assembler
-from seaweedmq.spark.window import Interval
+from seaweedmq.storage.plan.window import Interval
 from seaweedmq.storage.store.file_handles import open_input
 from seaweedmq.storage.tables.opener import open_table, table_error
 

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from seaweedmq.spark.log_ends import end_in_files
-from seaweedmq.spark.scan_ranges import BrokerOffsets
-from seaweedmq.spark.window import EARLIEST, Offsets, ReadWindow
+from seaweedmq.storage.plan.log_ends import end_in_files
+from seaweedmq.storage.plan.scan_ranges import BrokerOffsets
+from seaweedmq.storage.plan.window import EARLIEST, Offsets, ReadWindow
 from seaweedmq.storage.read.time_search import find_offset_by_time
 from seaweedmq.storage.snapshot import TopicSnapshot
 from seaweedmq.storage.store.files import FileSegmentStore

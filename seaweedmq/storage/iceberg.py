@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from seaweedmq.codec.delta import Add
-from seaweedmq.codec.iceberg_schema import iceberg_columns, parts_of
 from seaweedmq.codec.paths import delta_log_dir, table_dir
+from seaweedmq.codec.tables.delta import Add
+from seaweedmq.codec.tables.iceberg_schema import iceberg_columns, parts_of
 from seaweedmq.codec.timestamps import us_of_text
 from seaweedmq.core.files.holes import loss_text
 from seaweedmq.errors import AlreadyExists, InvalidArgument, Unavailable, Unsupported

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from seaweedmq.codec.documents import lineage_from_document, topic_from_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, TOPICS, document_path, topic_dir
+from seaweedmq.codec.state.documents import lineage_from_document, topic_from_document
 from seaweedmq.core.files.snapshot import SnapshotPiece, plan_snapshot
 from seaweedmq.errors import Corrupt, InvalidArgument, NotFound
 from seaweedmq.model.files import SegmentFile

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_64_intdigest
 
-from seaweedmq.codec.documents import topic_from_document
 from seaweedmq.codec.frame import HEADER_BYTES, FrameHeader, decode_header
 from seaweedmq.codec.paths import (
     TOPIC_DOCUMENT,
@@ -38,8 +37,9 @@ from seaweedmq.codec.staged import (
     progress_from_bytes,
     progress_to_bytes,
 )
+from seaweedmq.codec.state.documents import topic_from_document
 from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError, StorageFailed
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.staged import BatchProgress, CompletedBatch, Manifest, StagedFile
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.store.faults import storage_failed

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from seaweedmq.codec.documents import lineage_from_document, topic_from_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, table_dir
+from seaweedmq.codec.state.documents import lineage_from_document, topic_from_document
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.snapshot import read_document

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.model.groups import (
+from seaweedmq.model.messages.groups import (
     GroupAssignment,
     GroupCommit,
     GroupCommitted,
@@ -13,7 +13,7 @@ from seaweedmq.model.groups import (
     Ownership,
     Position,
 )
-from seaweedmq.model.subscribe import EARLIEST, Start
+from seaweedmq.model.messages.subscribe import EARLIEST, Start
 from seaweedmq.model.topic import TopicName
 from tests.broker.testbed import NAME, Host, Streaming, Testbed
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from seaweedmq.broker.admission import STORAGE
-from seaweedmq.codec import keys
-from seaweedmq.codec.cluster import identity_from_json, identity_to_json, marker_from_document
 from seaweedmq.codec.paths import CLUSTER_DOCUMENT
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.cluster import identity_from_json, identity_to_json, marker_from_document
 from seaweedmq.coordination.memory import Backup
 from seaweedmq.errors import Unavailable
-from seaweedmq.model.calls import CreateTopic, DescribeTopic, ListTopics, SealSegment
 from seaweedmq.model.cluster import ClusterIdentity, StorageMarker
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.messages.calls import CreateTopic, DescribeTopic, ListTopics, SealSegment
 from seaweedmq.model.segment import SegmentId
 from seaweedmq.model.topic import TopicName, TopicSpec
 from seaweedmq.ports import Delete, Put, Snapshot

@@ -21,7 +21,7 @@ from seaweedmq.errors import (
     Unsupported,
 )
 from seaweedmq.model.broker import ETCD_OK, ClusterStatus
-from seaweedmq.model.calls import GetClusterStatus
+from seaweedmq.model.messages.calls import GetClusterStatus
 from seaweedmq.model.topic import Durability, TopicName
 from tests.broker.testbed import CONFIG, NAME, TTL_S, Host, Testbed, story
 

@@ -13,9 +13,9 @@ import pytest
 from seaweedmq.broker.leader_forwarder import LeaderForwarder
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.broker import BrokerInfo
-from seaweedmq.model.calls import DrainBroker, GetClusterStatus
-from seaweedmq.model.groups import GroupOpen
-from seaweedmq.model.subscribe import EARLIEST
+from seaweedmq.model.messages.calls import DrainBroker, GetClusterStatus
+from seaweedmq.model.messages.groups import GroupOpen
+from seaweedmq.model.messages.subscribe import EARLIEST
 from tests.broker.testbed import NAME, Host, Streaming, Testbed, story
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.codec import keys
-from seaweedmq.codec.metadata import broker_to_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.metadata import broker_to_json
 from seaweedmq.coordination.session import Session
 from seaweedmq.errors import NotFound, SeaweedMQError
 from seaweedmq.model.broker import BrokerInfo
-from seaweedmq.model.calls import DrainBroker
+from seaweedmq.model.messages.calls import DrainBroker
 from seaweedmq.model.topic import Durability
 from seaweedmq.ports import Put
 from tests.broker.testbed import CONFIG, NAME, TTL_S, Host, Testbed, story

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, StorageFailed, Unavailable
-from seaweedmq.model.calls import DeleteTopic, DescribeTopic, LocalStats, Seal
 from seaweedmq.model.files import FileKind
-from seaweedmq.model.publish import PublishAck, PublishOpen, PublishSealed
+from seaweedmq.model.messages.calls import DeleteTopic, DescribeTopic, LocalStats, Seal
+from seaweedmq.model.messages.publish import PublishAck, PublishOpen, PublishSealed
 from seaweedmq.model.topic import Durability
 from seaweedmq.runtime.grouped_logger import NAMED_MAX
 from seaweedmq.storage.store.memory import StorageOp

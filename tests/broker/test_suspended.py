@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from seaweedmq.model.publish import PublishAck
+from seaweedmq.model.messages.publish import PublishAck
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import NAME, TTL_S, Testbed, story, values
 

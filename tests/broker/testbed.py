@@ -24,14 +24,13 @@ from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.paths import GROUPS
 from seaweedmq.codec.payload.batch import decode_frame, encode_frame, payload_schema
 from seaweedmq.errors import SeaweedMQError, StorageFailed, StorageFull
-from seaweedmq.model.calls import CreateTopic, DescribeTopic
 from seaweedmq.model.config import KIB, BrokerConfig
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.publish import PublishAck, PublishFrames, PublishOpen, PublishReady
-from seaweedmq.model.replication import SegmentRef
-from seaweedmq.model.segment import Segment
-from seaweedmq.model.subscribe import (
+from seaweedmq.model.messages.calls import CreateTopic, DescribeTopic
+from seaweedmq.model.messages.publish import PublishAck, PublishFrames, PublishOpen, PublishReady
+from seaweedmq.model.messages.replication import SegmentRef
+from seaweedmq.model.messages.subscribe import (
     EARLIEST,
     Start,
     SubscribeCredit,
@@ -40,6 +39,7 @@ from seaweedmq.model.subscribe import (
     SubscribeOpen,
     SubscribeReady,
 )
+from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName, TopicSpec
 from seaweedmq.ports import Environment
 from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from seaweedmq.cli.records.reading import InputFormat, check, tables
 from seaweedmq.cli.records.source import Source, open_source
-from seaweedmq.codec import csv_rows, csv_tables
-from seaweedmq.codec.csv_rows import RowCutter
-from seaweedmq.codec.csv_tables import verify
+from seaweedmq.codec.imports import csv_rows, csv_tables
+from seaweedmq.codec.imports.csv_rows import RowCutter
+from seaweedmq.codec.imports.csv_tables import verify
 from seaweedmq.errors import InvalidArgument
 
 pytestmark = pytest.mark.deep

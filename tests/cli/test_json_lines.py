@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from seaweedmq.cli.records import json_in, json_out
 from seaweedmq.cli.records.source import open_source
-from seaweedmq.codec.foreign_text import MARK
+from seaweedmq.codec.imports.foreign_text import MARK
 from seaweedmq.errors import InvalidArgument
 
 pytestmark = pytest.mark.deep

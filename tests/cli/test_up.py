@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from seaweedmq.runtime.free_ports import free_ports
+from seaweedmq.runtime.process.free_ports import free_ports
 from tests.support.commands import run, running_cluster
 
 pytestmark = pytest.mark.integration

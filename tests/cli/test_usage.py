@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seaweedmq.cli import main
-from seaweedmq.runtime.free_ports import free_ports
+from seaweedmq.runtime.process.free_ports import free_ports
 from tests.support.commands import Done, run
 
 

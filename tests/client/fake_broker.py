@@ -29,7 +29,8 @@ from seaweedmq.errors import (
     Unavailable,
 )
 from seaweedmq.model.broker import BrokerInfo, BrokerStatus, ClusterStatus
-from seaweedmq.model.calls import (
+from seaweedmq.model.description import SegmentSelection, SegmentStats, TopicDescription
+from seaweedmq.model.messages.calls import (
     AdoptSchema,
     AlterTopic,
     AwaitTopics,
@@ -43,10 +44,9 @@ from seaweedmq.model.calls import (
     TopicStats,
     UpdatedTopics,
 )
-from seaweedmq.model.description import SegmentSelection, SegmentStats, TopicDescription
-from seaweedmq.model.frames import FrameHead, Frames
-from seaweedmq.model.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest
-from seaweedmq.model.publish import (
+from seaweedmq.model.messages.frames import FrameHead, Frames
+from seaweedmq.model.messages.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest
+from seaweedmq.model.messages.publish import (
     FrameAck,
     PublishAck,
     PublishFrames,
@@ -56,9 +56,7 @@ from seaweedmq.model.publish import (
     PublishRequest,
     PublishSealed,
 )
-from seaweedmq.model.ring import KeyRange, even_ranges
-from seaweedmq.model.segment import Segment, SegmentState
-from seaweedmq.model.subscribe import (
+from seaweedmq.model.messages.subscribe import (
     StartKind,
     SubscribeCredit,
     SubscribeEnd,
@@ -68,6 +66,8 @@ from seaweedmq.model.subscribe import (
     SubscribeReply,
     SubscribeRequest,
 )
+from seaweedmq.model.ring import KeyRange, even_ranges
+from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Durability, Topic, TopicChange, TopicName, TopicSpec, topic_recreated
 from seaweedmq.ports import BrokerApi
 from tests.client.fake_coordinator import FakeCoordinator

@@ -22,7 +22,7 @@ from seaweedmq.core.group.group_state_machine import GroupStateMachine
 from seaweedmq.errors import NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.group_record import CommittedOffset, GroupRecord
-from seaweedmq.model.groups import (
+from seaweedmq.model.messages.groups import (
     GroupCommit,
     GroupDescription,
     GroupOpen,
@@ -30,7 +30,7 @@ from seaweedmq.model.groups import (
     GroupReply,
     GroupRequest,
 )
-from seaweedmq.model.subscribe import LATEST
+from seaweedmq.model.messages.subscribe import LATEST
 from seaweedmq.model.topic import TopicName
 
 LIMITS = GroupLimits(session_timeout_s=0.3, revoke_timeout_s=5.0, rebalance_delay_s=0.01, members_max=10, detection_s=0)

@@ -20,7 +20,7 @@ from seaweedmq.client.group.subscriber import GroupSubscriber
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.subscribe.subscriber import Subscriber
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, Unavailable
-from seaweedmq.model.calls import DescribeTopic
+from seaweedmq.model.messages.calls import DescribeTopic
 from tests.client.conftest import QUICK, environment
 from tests.client.fake_broker import FakeBroker, FakeCluster
 

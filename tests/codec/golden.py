@@ -11,7 +11,7 @@ import pyarrow as pa
 from seaweedmq.codec.frame import HEADER_BYTES, stamp
 from seaweedmq.codec.logfile import LogPreamble, encode_preamble
 from seaweedmq.codec.payload.batch import schema_to_bytes
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import ProducerState
 from seaweedmq.model.topic import TopicName
 from tests.codec.samples import (

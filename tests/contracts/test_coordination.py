@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from seaweedmq.codec import keys
-from seaweedmq.codec.metadata import low_watermarks_to_json, topic_to_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.metadata import low_watermarks_to_json, topic_to_json
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.view import ClusterView

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.coordination.etcd import LIST_PAGE_KEYS
 from seaweedmq.coordination.etcd_watch import PROBE_AFTER_S
 from seaweedmq.coordination.limits import TRANSACTION_BYTES_MAX, TRANSACTION_OPS_MAX

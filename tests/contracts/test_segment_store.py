@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from seaweedmq.codec.documents import topic_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, journal_name, table_path
+from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.errors import AlreadyExists, Closed, NotFound, StorageFailed
 from seaweedmq.model.cluster import STORAGE_FORMAT, StorageMarker
 from seaweedmq.model.files import FileKind

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.coordination.etcd import EtcdMetaStore, parse_endpoints
 from seaweedmq.coordination.local import LocalEtcd
 from seaweedmq.coordination.session import Session

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seaweedmq.codec import keys
-from seaweedmq.codec.metadata import deletion_to_json, segment_to_json, topic_to_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.metadata import deletion_to_json, segment_to_json, topic_to_json
 from seaweedmq.coordination import session
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.memory import MemoryMetaServer, MemoryMetaStore

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.coordination.etcd import EtcdMetaStore
 from seaweedmq.coordination.etcd_lease import EtcdLeaseRenewal
 from seaweedmq.coordination.local import LocalEtcd
@@ -14,7 +14,7 @@ from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.standby import LOOP_HELD_S_MAX, LeaseStandby, is_due
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.broker import BrokerInfo
-from seaweedmq.runtime.boot_clock import boot_s
+from seaweedmq.runtime.process.boot_clock import boot_s
 
 TTL_S = 2.0
 ME = BrokerInfo(id="b-1", address="h:1", started_us=0, pid=1, version="0")

@@ -5,8 +5,8 @@ import contextlib
 import os
 import sys
 
-from seaweedmq.codec.cluster import marker_from_document
 from seaweedmq.codec.paths import CLUSTER_DOCUMENT
+from seaweedmq.codec.state.cluster import marker_from_document
 from seaweedmq.errors import NotFound
 from tests.faults.machines.cluster import ROOT, Cluster
 from tests.faults.machines.etcd_data import EtcdToolError

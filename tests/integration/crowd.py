@@ -12,9 +12,9 @@ import grpc.aio
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.model.config import MIB
-from seaweedmq.model.subscribe import EARLIEST, SubscribeOpen
+from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import TopicName
-from seaweedmq.rpc import data
+from seaweedmq.rpc.messages import data
 from seaweedmq.rpc.transport import SUBSCRIBE
 
 STORED = "crowd/stored"

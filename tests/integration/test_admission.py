@@ -16,7 +16,7 @@ from seaweedmq import ClientConfig, aio
 from seaweedmq.codec.paths import CLUSTER_DOCUMENT
 from seaweedmq.coordination import local
 from seaweedmq.errors import Unavailable
-from seaweedmq.runtime.free_ports import free_ports
+from seaweedmq.runtime.process.free_ports import free_ports
 from tests.support.commands import COMMAND
 
 pytestmark = pytest.mark.integration

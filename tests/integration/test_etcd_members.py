@@ -10,7 +10,7 @@ import pytest
 
 from seaweedmq import aio
 from seaweedmq.coordination.local import LocalEtcd
-from seaweedmq.runtime.free_ports import ReservedPort
+from seaweedmq.runtime.process.free_ports import ReservedPort
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 

@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from seaweedmq import aio
 from seaweedmq.client.subscribe.messages import Message
-from seaweedmq.model.groups import GroupTopic
+from seaweedmq.model.messages.groups import GroupTopic
 from tests.faults.machines.cluster import ROOT, Cluster
 from tests.integration.group_member import GROUP
 

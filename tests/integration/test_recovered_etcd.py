@@ -24,10 +24,10 @@ from seaweedmq.kafka.wire.messages import API, REQUESTS
 from seaweedmq.model.id_ranges import NO_IDS
 from seaweedmq.model.staged import StagedFile
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.spark.sink_options import parse_sink_options
-from seaweedmq.spark.sink_plan import plan_sink
-from seaweedmq.spark.sink_publish import publish_staged
-from seaweedmq.spark.stager import Stager
+from seaweedmq.spark.write.sink_options import parse_sink_options
+from seaweedmq.spark.write.sink_plan import plan_sink
+from seaweedmq.spark.write.sink_publish import publish_staged
+from seaweedmq.spark.write.stager import Stager
 from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.staging import StagedSink
 from tests.faults.episode import stage

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from seaweedmq import aio
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from tests.faults.episode import stage
 from tests.faults.machines.cluster import Cluster
 

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from seaweedmq.codec import keys
-from seaweedmq.codec.metadata import broker_from_json, broker_to_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.metadata import broker_from_json, broker_to_json
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.gateway import handlers_of
 from seaweedmq.kafka.handlers import Handlers
 from seaweedmq.kafka.wire.decoding import decode
 from seaweedmq.kafka.wire.error_mapping import code_of
-from seaweedmq.kafka.wire.error_reply import error_reply, error_scope_of
 from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, Handler, Request
+from seaweedmq.kafka.wire.replies.error_reply import error_reply, error_scope_of
 from seaweedmq.kafka.wire.versions import ADVERTISED
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import Put

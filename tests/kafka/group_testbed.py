@@ -18,7 +18,6 @@ from seaweedmq.kafka.shard_snapshots import AFTER_BYTES
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.decoding import decode
 from seaweedmq.kafka.wire.error_mapping import code_of
-from seaweedmq.kafka.wire.error_reply import error_reply, error_scope_of
 from seaweedmq.kafka.wire.messages import (
     API,
     REPLIES,
@@ -31,6 +30,7 @@ from seaweedmq.kafka.wire.messages import (
     Request,
     SyncGroupRequest,
 )
+from seaweedmq.kafka.wire.replies.error_reply import error_reply, error_scope_of
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.topic import TopicName
 from tests.broker.testbed import CONFIG, PATIENCE_S, Host, Testbed

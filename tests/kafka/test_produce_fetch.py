@@ -21,10 +21,10 @@ from seaweedmq.kafka.metadata.partition_lookup import LeaderHint, PartitionLooku
 from seaweedmq.kafka.wire import messages
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, Request
-from seaweedmq.model.calls import DeleteTopic, RaiseLowWatermark
 from seaweedmq.model.config import KIB, MIB
 from seaweedmq.model.files import FileKind
-from seaweedmq.model.publish import PublishFrames
+from seaweedmq.model.messages.calls import DeleteTopic, RaiseLowWatermark
+from seaweedmq.model.messages.publish import PublishFrames
 from seaweedmq.model.topic import Scaling, TopicName
 from seaweedmq.runtime.later import Later
 from seaweedmq.runtime.log_once import REJECTIONS_PAUSE_S

@@ -12,17 +12,17 @@ import pytest
 from seaweedmq.codec.frame import FLAG_KEY
 from seaweedmq.codec.kafka.batch import ENCODING_KAFKA
 from seaweedmq.codec.payload.batch import encode_frame
-from seaweedmq.core.kafka.classic_events import CommitOffsets, OffsetToCommit
-from seaweedmq.core.kafka.shard_state import GroupShard
+from seaweedmq.core.kafka.groups.classic_events import CommitOffsets, OffsetToCommit
+from seaweedmq.core.kafka.groups.shard_state import GroupShard
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.shard import Stage
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API
-from seaweedmq.model.calls import CreateTopic, DeleteTopic, DrainBroker
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.files import FileKind
-from seaweedmq.model.kafka_groups import ShardRecord
-from seaweedmq.model.publish import PublishFrames
+from seaweedmq.model.kafka.groups import ShardRecord
+from seaweedmq.model.messages.calls import CreateTopic, DeleteTopic, DrainBroker
+from seaweedmq.model.messages.publish import PublishFrames
 from seaweedmq.model.topic import TopicSpec
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import TTL_S, Testbed, story

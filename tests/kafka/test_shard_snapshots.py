@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from seaweedmq.codec.kafka.group_records import encode_record
 from seaweedmq.kafka.shard_log import Pair, ShardContents
 from seaweedmq.kafka.shard_snapshots import AFTER_BYTES, AFTER_S, PIECE_BYTES, ROUND_BYTES, Snapshots
-from seaweedmq.model.kafka_groups import OffsetRecord, OffsetValue, ShardRecord
+from seaweedmq.model.kafka.groups import OffsetRecord, OffsetValue, ShardRecord
 
 
 def offset(partition: int, at: int = 0) -> OffsetRecord:

@@ -6,7 +6,15 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeVar
 
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus, Decision, EtcdAccess
-from seaweedmq.model.calls import (
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.description import SegmentStats, TopicDescription
+from seaweedmq.model.kafka.group_admin import (
+    KafkaGroupDescription,
+    KafkaGroupMember,
+    KafkaGroupOffset,
+    KafkaGroupSummary,
+)
+from seaweedmq.model.messages.calls import (
     AdoptSchema,
     AlterTopic,
     AwaitTopics,
@@ -43,9 +51,7 @@ from seaweedmq.model.calls import (
     UpdatedTopics,
     WriteOut,
 )
-from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.description import SegmentStats, TopicDescription
-from seaweedmq.model.groups import (
+from seaweedmq.model.messages.groups import (
     GroupAssignment,
     GroupCommit,
     GroupCommitted,
@@ -56,13 +62,7 @@ from seaweedmq.model.groups import (
     GroupSummary,
     Ownership,
 )
-from seaweedmq.model.kafka_group_admin import (
-    KafkaGroupDescription,
-    KafkaGroupMember,
-    KafkaGroupOffset,
-    KafkaGroupSummary,
-)
-from seaweedmq.model.publish import (
+from seaweedmq.model.messages.publish import (
     FrameAck,
     PublishAck,
     PublishFrames,
@@ -71,7 +71,7 @@ from seaweedmq.model.publish import (
     PublishReply,
     PublishRequest,
 )
-from seaweedmq.model.replication import (
+from seaweedmq.model.messages.replication import (
     FenceReply,
     ReplicateFrames,
     ReplicateHeld,
@@ -79,9 +79,7 @@ from seaweedmq.model.replication import (
     ReplicateRequest,
     SealedLog,
 )
-from seaweedmq.model.ring import WHOLE_RING
-from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
-from seaweedmq.model.subscribe import (
+from seaweedmq.model.messages.subscribe import (
     EARLIEST,
     SubscribeFrames,
     SubscribeOpen,
@@ -89,6 +87,8 @@ from seaweedmq.model.subscribe import (
     SubscribeReply,
     SubscribeRequest,
 )
+from seaweedmq.model.ring import WHOLE_RING
+from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 from seaweedmq.rpc.server import serve
 

@@ -5,8 +5,8 @@ import sys
 import time
 from collections.abc import AsyncIterator
 
-from seaweedmq.model import groups as g
-from seaweedmq.model.subscribe import EARLIEST
+from seaweedmq.model.messages import groups as g
+from seaweedmq.model.messages.subscribe import EARLIEST
 from seaweedmq.rpc.client import GrpcDialer
 from tests.rpc.fake_broker import NAME
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from seaweedmq.errors import DeadlineExceeded, NotFound, Unavailable
-from seaweedmq.model.calls import Fence, LogEnds, NoteProgress, Seal
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.replication import FenceReply, SegmentRef
+from seaweedmq.model.messages.calls import Fence, LogEnds, NoteProgress, Seal
+from seaweedmq.model.messages.replication import FenceReply, SegmentRef
 from seaweedmq.rpc import call_batcher, client
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve

@@ -19,11 +19,13 @@ from seaweedmq.errors import (
     Unavailable,
     Unsupported,
 )
-from seaweedmq.model import calls
-from seaweedmq.model import groups as g
-from seaweedmq.model import replication as r
 from seaweedmq.model.broker import BrokerLoad
-from seaweedmq.model.calls import (
+from seaweedmq.model.config import MIB, BrokerConfig
+from seaweedmq.model.description import SegmentSelection
+from seaweedmq.model.messages import calls
+from seaweedmq.model.messages import groups as g
+from seaweedmq.model.messages import replication as r
+from seaweedmq.model.messages.calls import (
     AdoptSchema,
     AlterTopic,
     AwaitedTopic,
@@ -61,11 +63,9 @@ from seaweedmq.model.calls import (
     UpdatedTopics,
     WriteOut,
 )
-from seaweedmq.model.config import MIB, BrokerConfig
-from seaweedmq.model.description import SegmentSelection
-from seaweedmq.model.frames import LARGE_MESSAGE_BYTES
-from seaweedmq.model.publish import FrameAck, PublishAck, PublishFrames, PublishReady
-from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeOpen
+from seaweedmq.model.messages.frames import LARGE_MESSAGE_BYTES
+from seaweedmq.model.messages.publish import FrameAck, PublishAck, PublishFrames, PublishReady
+from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeOpen
 from seaweedmq.model.topic import TopicChange, TopicSpec
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.methods import METHODS

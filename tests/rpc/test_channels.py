@@ -22,14 +22,14 @@ from seaweedmq.errors import (
     Unsupported,
 )
 from seaweedmq.model.config import KIB, MIB, BrokerConfig
-from seaweedmq.model.frames import SENT_PIECE_BYTES
-from seaweedmq.model.publish import FrameAck, PublishAck, PublishFrames, PublishReply, PublishRequest
+from seaweedmq.model.messages.frames import SENT_PIECE_BYTES
+from seaweedmq.model.messages.publish import FrameAck, PublishAck, PublishFrames, PublishReply, PublishRequest
 from seaweedmq.rpc.channels import wire
 from seaweedmq.rpc.channels.channel import WINDOW_BYTES, ChannelWindow, SharedWindow
 from seaweedmq.rpc.channels.server import ChannelHandler, ChannelServer
 from seaweedmq.rpc.channels.wire import Credit, End, Message, Status, read_envelope, write_envelope
 from seaweedmq.rpc.client import GrpcDialer
-from seaweedmq.rpc.data import encode_publish_request
+from seaweedmq.rpc.messages.data import encode_publish_request
 from seaweedmq.rpc.server import serve
 from seaweedmq.rpc.v1 import channels_pb2
 from seaweedmq.runtime.signal import Signal

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from seaweedmq.errors import ConnectionRefused, Unavailable
-from seaweedmq.model.calls import ListTopics
-from seaweedmq.model.publish import PublishReady, PublishReply, PublishRequest
-from seaweedmq.model.subscribe import EARLIEST, SubscribeOpen, SubscribeRequest
+from seaweedmq.model.messages.calls import ListTopics
+from seaweedmq.model.messages.publish import PublishReady, PublishReply, PublishRequest
+from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen, SubscribeRequest
 from seaweedmq.ports import BrokerApi
 from seaweedmq.rpc.client import GrpcDialer
-from seaweedmq.runtime.free_ports import ReservedPort
+from seaweedmq.runtime.process.free_ports import ReservedPort
 from tests.rpc.fake_broker import NAME, OPEN, TOPIC
 
 pytestmark = pytest.mark.integration

@@ -9,7 +9,7 @@ import pytest
 import uvloop
 
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.subscribe import EARLIEST, SubscribeOpen, SubscribeRequest
+from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen, SubscribeRequest
 from seaweedmq.model.topic import TopicName
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve

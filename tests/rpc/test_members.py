@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seaweedmq.model import groups as g
+from seaweedmq.model.messages import groups as g
 from seaweedmq.rpc.server import RpcServer
 from tests.rpc.fake_broker import FakeBroker
 

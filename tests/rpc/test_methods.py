@@ -7,9 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seaweedmq.errors import InvalidArgument, Unsupported
-from seaweedmq.model import groups as g
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus, Decision, SegmentLoad
-from seaweedmq.model.calls import (
+from seaweedmq.model.description import SegmentSelection, SegmentStats, TopicDescription
+from seaweedmq.model.kafka.group_admin import (
+    KafkaGroupDescription,
+    KafkaGroupMember,
+    KafkaGroupOffset,
+    KafkaGroupSummary,
+)
+from seaweedmq.model.messages import groups as g
+from seaweedmq.model.messages.calls import (
     AdoptSchema,
     AlterTopic,
     AwaitedTopic,
@@ -39,19 +46,12 @@ from seaweedmq.model.calls import (
     TopicStats,
     UpdatedTopics,
 )
-from seaweedmq.model.description import SegmentSelection, SegmentStats, TopicDescription
-from seaweedmq.model.kafka_group_admin import (
-    KafkaGroupDescription,
-    KafkaGroupMember,
-    KafkaGroupOffset,
-    KafkaGroupSummary,
-)
+from seaweedmq.model.messages.subscribe import Start, StartKind
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment, SegmentState
-from seaweedmq.model.subscribe import Start, StartKind
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.model.topic_settings import configs_of
-from seaweedmq.rpc import cluster, groups
+from seaweedmq.rpc.messages import cluster, groups
 from seaweedmq.rpc.methods import METHODS
 from seaweedmq.rpc.v1 import admin_pb2, groups_pb2, types_pb2
 

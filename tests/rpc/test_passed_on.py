@@ -6,10 +6,10 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from seaweedmq.errors import ResourceExhausted
-from seaweedmq.model.calls import DeleteTopic, GetClusterStatus
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.groups import GroupOpen, GroupRequest
-from seaweedmq.model.subscribe import EARLIEST
+from seaweedmq.model.messages.calls import DeleteTopic, GetClusterStatus
+from seaweedmq.model.messages.groups import GroupOpen, GroupRequest
+from seaweedmq.model.messages.subscribe import EARLIEST
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve
 from tests.rpc.fake_broker import NAME, FakeBroker

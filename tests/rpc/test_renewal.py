@@ -3,13 +3,13 @@
 import pytest
 
 from seaweedmq.errors import Closed, ConnectionRefused, Unavailable
-from seaweedmq.model.calls import ListTopics
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.messages.calls import ListTopics
 from seaweedmq.ports import BrokerApi
 from seaweedmq.rpc import transport
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve
-from seaweedmq.runtime.free_ports import free_ports
+from seaweedmq.runtime.process.free_ports import free_ports
 from tests.rpc.fake_broker import FakeBroker
 
 NEVER_MS = 600_000

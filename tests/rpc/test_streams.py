@@ -5,9 +5,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seaweedmq.errors import InvalidArgument, Unsupported
-from seaweedmq.model.frames import FrameHead
-from seaweedmq.model.publish import FrameAck, PublishAck, PublishFrames, PublishOpen, PublishReady, PublishSealed
-from seaweedmq.model.subscribe import (
+from seaweedmq.model.messages.frames import FrameHead
+from seaweedmq.model.messages.publish import (
+    FrameAck,
+    PublishAck,
+    PublishFrames,
+    PublishOpen,
+    PublishReady,
+    PublishSealed,
+)
+from seaweedmq.model.messages.subscribe import (
     Start,
     StartKind,
     SubscribeCredit,
@@ -17,7 +24,7 @@ from seaweedmq.model.subscribe import (
     SubscribeReady,
 )
 from seaweedmq.model.topic import TopicName
-from seaweedmq.rpc import cluster, data, frames
+from seaweedmq.rpc.messages import cluster, data, frames
 from seaweedmq.rpc.v1 import data_pb2, types_pb2
 
 U32 = st.integers(0, 2**32 - 1)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from seaweedmq.errors import InvalidArgument, Unavailable, fresh
-from seaweedmq.model.calls import Call, ListTopics
-from seaweedmq.model.frames import SMALL_MESSAGE_BYTES
-from seaweedmq.model.publish import PublishFrames
+from seaweedmq.model.messages.calls import Call, ListTopics
+from seaweedmq.model.messages.frames import SMALL_MESSAGE_BYTES
+from seaweedmq.model.messages.publish import PublishFrames
 from tests.sim.machines.determinism import deterministic
 from tests.sim.machines.loop import Owner, OwnerState, SimLoop
 from tests.sim.machines.network import Network

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seaweedmq.broker.broker import Broker
-from seaweedmq.codec.documents import lineage_from_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT
+from seaweedmq.codec.state.documents import lineage_from_document
 from seaweedmq.errors import InvalidArgument, SeaweedMQError
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.store.memory import MemorySegmentStore

@@ -15,8 +15,8 @@ from seaweedmq.core.replay import Replay
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.description import OPEN
 from seaweedmq.model.staged import CompletedBatch, Manifest
-from seaweedmq.spark import sink_publish
-from seaweedmq.spark.stream import SeaweedMQStreamReader
+from seaweedmq.spark.streams.stream import SeaweedMQStreamReader
+from seaweedmq.spark.write import sink_publish
 from seaweedmq.storage.staging import DONE, MANIFEST, StagedBatch, StagedSink
 from tests.client.publish.troubles import stored
 from tests.core.lineage.stream_model import Broken, enter_early, uncommitted_ends
@@ -103,7 +103,7 @@ def take_a_manifest_for_done(patch: pytest.MonkeyPatch) -> None:
             return 0
         return await publish(options, sink, number, *args)
 
-    patch.setattr("seaweedmq.spark.sink.publish_staged", published)
+    patch.setattr("seaweedmq.spark.write.sink.publish_staged", published)
 
 
 def mark_before_publishing(patch: pytest.MonkeyPatch) -> None:

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from seaweedmq.codec.documents import topic_document
 from seaweedmq.codec.paths import TOPIC_DOCUMENT, document_path
+from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.errors import DataLoss
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.columns import columns_of
 from seaweedmq.spark.scan import Scan
-from seaweedmq.spark.scan_ranges import plan_ranges
-from seaweedmq.spark.window import Interval, ReadWindow
 from seaweedmq.storage.jobs.rebuilding import rebuild_topic
 from seaweedmq.storage.jobs.verifying import verify_topic
+from seaweedmq.storage.plan.scan_ranges import plan_ranges
+from seaweedmq.storage.plan.window import Interval, ReadWindow
 from seaweedmq.storage.read import reader
 from seaweedmq.storage.read.recovery import earliest_offset
 from seaweedmq.storage.snapshot import read_snapshot

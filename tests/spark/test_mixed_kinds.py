@@ -5,12 +5,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from seaweedmq.codec.documents import lineage_document, topic_document
+from seaweedmq.codec.state.documents import lineage_document, topic_document
 from seaweedmq.codec.topic_schema import schema_to_bytes
 from seaweedmq.spark.columns import columns_of
 from seaweedmq.spark.partitions import plan_partitions
 from seaweedmq.spark.scan import Scan
-from seaweedmq.spark.window import ReadWindow
+from seaweedmq.storage.plan.window import ReadWindow
 from seaweedmq.storage.snapshot import read_snapshot
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.files import convert_files

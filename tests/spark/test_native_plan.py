@@ -22,9 +22,9 @@ from seaweedmq.spark.native_types import foreign_part
 from seaweedmq.spark.options import parse_options
 from seaweedmq.spark.partitions import Sharing, plan_partitions, shared
 from seaweedmq.spark.requirements import check_java, check_pyspark
-from seaweedmq.spark.scan_ranges import BrokerOffsets, BrokerRange, plan_ranges
 from seaweedmq.spark.source import chosen_columns, find, window_of
-from seaweedmq.spark.window import Interval, ReadWindow
+from seaweedmq.storage.plan.scan_ranges import BrokerOffsets, BrokerRange, plan_ranges
+from seaweedmq.storage.plan.window import Interval, ReadWindow
 from seaweedmq.storage.snapshot import read_snapshot
 from seaweedmq.storage.store.removed import record_removed
 from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
@@ -79,7 +79,7 @@ def test_the_tail_ends_with_its_last_sound_frame(orders: TopicFiles) -> None:
 
 def test_a_log_of_large_frames_is_not_read_to_find_its_end(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     orders.log(0, 200_000, per_frame=20_000)
-    monkeypatch.setattr("seaweedmq.spark.log_ends._VERIFIED_BYTES", 0)
+    monkeypatch.setattr("seaweedmq.storage.plan.log_ends._VERIFIED_BYTES", 0)
     assert planned(orders).ranges == {0: [(0, 200_000)]}
 
 

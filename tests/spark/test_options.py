@@ -5,8 +5,8 @@ import pytest
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName
 from seaweedmq.spark.options import OPTIONS, SparkApi, TopicLocation, check_names, parse_options, parse_place
-from seaweedmq.spark.stream_options import parse_stream_options
-from seaweedmq.spark.window import EARLIEST, Offsets
+from seaweedmq.spark.streams.stream_options import parse_stream_options
+from seaweedmq.storage.plan.window import EARLIEST, Offsets
 
 REQUIRED = {"storage": "/data", "topic": "shop/orders"}
 NOON_MS = 1_600_000_000_000

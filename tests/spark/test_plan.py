@@ -18,7 +18,7 @@ from seaweedmq.spark.columns import columns_of
 from seaweedmq.spark.options import parse_options
 from seaweedmq.spark.partitions import plan_partitions, slices
 from seaweedmq.spark.table_scan import RowGroup
-from seaweedmq.spark.window import Interval, ReadWindow
+from seaweedmq.storage.plan.window import Interval, ReadWindow
 from seaweedmq.storage.snapshot import read_snapshot
 from tests.support.segments import make_topic
 from tests.support.topic_files import NOON_US, STEP_US, TopicFiles

@@ -12,8 +12,8 @@ from seaweedmq.core.files.snapshot import plan_snapshot
 from seaweedmq.errors import Corrupt
 from seaweedmq.spark.columns import columns_of
 from seaweedmq.spark.scan import Scan
-from seaweedmq.spark.scan_ranges import BrokerOffsets, ScanRange, plan_ranges
-from seaweedmq.spark.window import Interval, ReadWindow
+from seaweedmq.storage.plan.scan_ranges import BrokerOffsets, ScanRange, plan_ranges
+from seaweedmq.storage.plan.window import Interval, ReadWindow
 from seaweedmq.storage.snapshot import read_snapshot
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.footer import seal_footer

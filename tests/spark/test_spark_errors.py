@@ -6,7 +6,7 @@ from seaweedmq.errors import InvalidArgument, SeaweedMQError
 from seaweedmq.spark.spark_errors import explain
 
 OURS = """[PYTHON_DATA_SOURCE_ERROR] Failed to initialize Python data source writer: Traceback (most recent call last):
-  File "seaweedmq/spark/sink.py", line 113, in _planned
+  File "seaweedmq/spark/write/sink.py", line 113, in _planned
 seaweedmq.errors.NotFound: no file
 
 The above exception was the direct cause of the following exception:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from seaweedmq.codec.documents import topic_document
 from seaweedmq.codec.paths import TOPIC_DOCUMENT, table_dir
+from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.errors import StorageFailed
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.staged import BatchProgress, CompletedBatch, Manifest

@@ -13,8 +13,8 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
-from seaweedmq.codec.iceberg_schema import iceberg_columns
 from seaweedmq.codec.payload.batch import full_schema
+from seaweedmq.codec.tables.iceberg_schema import iceberg_columns
 from seaweedmq.errors import AlreadyExists, DataLoss, InvalidArgument, NotFound, Unavailable, Unsupported
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage import iceberg

@@ -18,8 +18,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog import load_catalog
 
-from seaweedmq.codec.delta_schema import left_out
-from seaweedmq.codec.iceberg_schema import iceberg_columns
+from seaweedmq.codec.tables.delta_schema import left_out
+from seaweedmq.codec.tables.iceberg_schema import iceberg_columns
 from seaweedmq.errors import Unsupported
 from seaweedmq.storage.iceberg import export_iceberg
 from seaweedmq.storage.tables.delta import reconcile

@@ -16,7 +16,7 @@ from seaweedmq.model.topic import TopicName
 from seaweedmq.spark.columns import columns_of
 from seaweedmq.spark.partitions import plan_partitions
 from seaweedmq.spark.scan import Scan
-from seaweedmq.spark.window import ReadWindow
+from seaweedmq.storage.plan.window import ReadWindow
 from seaweedmq.storage.snapshot import read_snapshot
 from tests.support.topic_files import TopicFiles
 

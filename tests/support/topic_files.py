@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seaweedmq.codec.documents import lineage_document, topic_document
 from seaweedmq.codec.frame import COLUMN_FLAGS, HEADER_BYTES, SCHEMA_VERSION_SHIFT, stamp
 from seaweedmq.codec.logfile import LogPreamble, encode_preamble
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, kept_path, log_path
 from seaweedmq.codec.payload.batch import encode_frame, full_schema, schema_to_bytes
+from seaweedmq.codec.state.documents import lineage_document, topic_document
 from seaweedmq.core.lineage.topology import SegmentEnd, succeed
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.ring import KeyRange, even_ranges

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from seaweedmq.codec.frame import HEADER_BYTES
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.wire.messages import API, REQUESTS, JoinGroupRequest
-from seaweedmq.model.calls import DescribeTopic
 from seaweedmq.model.config import KIB, MIB
-from seaweedmq.model.frames import SMALL_MESSAGE_BYTES, FrameHead
-from seaweedmq.model.groups import GroupAssignment, GroupCommit, GroupLeave, GroupOpen, GroupRequest, Position
-from seaweedmq.model.publish import PublishFrames, PublishOpen, PublishReady, PublishRequest
-from seaweedmq.model.subscribe import (
+from seaweedmq.model.messages.calls import DescribeTopic
+from seaweedmq.model.messages.frames import SMALL_MESSAGE_BYTES, FrameHead
+from seaweedmq.model.messages.groups import GroupAssignment, GroupCommit, GroupLeave, GroupOpen, GroupRequest, Position
+from seaweedmq.model.messages.publish import PublishFrames, PublishOpen, PublishReady, PublishRequest
+from seaweedmq.model.messages.subscribe import (
     EARLIEST,
     SubscribeCredit,
     SubscribeEnd,

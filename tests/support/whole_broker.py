@@ -17,8 +17,8 @@ from seaweedmq.ports import Environment
 from seaweedmq.rpc.address import parse_address
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve
-from seaweedmq.runtime.boot_clock import boot_s
-from seaweedmq.runtime.free_ports import ReservedPort
+from seaweedmq.runtime.process.boot_clock import boot_s
+from seaweedmq.runtime.process.free_ports import ReservedPort
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.converter import ProcessTableConverter
 

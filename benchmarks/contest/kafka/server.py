@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.contest.errors import Failed, Missing
 from benchmarks.contest.server import Server, require_module, require_program
-from seaweedmq.runtime.free_ports import ReservedPort
+from seaweedmq.runtime.process.free_ports import ReservedPort
 
 KAFKA_VERSION = "4.1.2"
 JAVA_MIN = 17

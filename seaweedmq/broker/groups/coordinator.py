@@ -31,7 +31,7 @@ from seaweedmq.core.group.memory import GroupMemory, GroupSize
 from seaweedmq.errors import ProtocolViolation, SeaweedMQError, StaleMetadata, Unavailable, fresh
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.group_record import GroupRecord
-from seaweedmq.model.groups import (
+from seaweedmq.model.messages.groups import (
     DELIVERIES_KEPT_MAX,
     GroupCommit,
     GroupLeave,

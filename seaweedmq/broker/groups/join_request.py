@@ -4,8 +4,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
 
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.groups import GroupOpen, GroupRequest
-from seaweedmq.model.subscribe import Start
+from seaweedmq.model.messages.groups import GroupOpen, GroupRequest
+from seaweedmq.model.messages.subscribe import Start
 from seaweedmq.model.topic import check_name
 
 CLIENT_LENGTH_MAX = 200

@@ -16,10 +16,10 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from seaweedmq.codec import keys
-from seaweedmq.codec.cluster import identity_from_json
-from seaweedmq.codec.group_journal import JournalChange, JournalFrame, JournalKind, encode_journal_frame
 from seaweedmq.codec.paths import journal_name
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.cluster import identity_from_json
+from seaweedmq.codec.state.group_journal import JournalChange, JournalFrame, JournalKind, encode_journal_frame
 from seaweedmq.coordination.election import Election
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, StaleMetadata
 from seaweedmq.ports import Delete, LogWriter, MetaStore, Put, SegmentStore

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 
 from seaweedmq.errors import ProtocolViolation, SeaweedMQError, fresh
-from seaweedmq.model.groups import GroupAssignment, GroupCommitted, GroupReply
+from seaweedmq.model.messages.groups import GroupAssignment, GroupCommitted, GroupReply
 from seaweedmq.runtime.signal import Signal
 
 COMMITS_IN_FLIGHT_MAX = 16

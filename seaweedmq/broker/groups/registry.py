@@ -15,8 +15,8 @@ from seaweedmq.broker.groups.join_request import check_start
 from seaweedmq.broker.groups.journal import GroupJournal
 from seaweedmq.broker.groups.store import GroupName, GroupStore
 from seaweedmq.broker.groups.watermarks import Watermarks
-from seaweedmq.codec import keys
-from seaweedmq.codec.group_metadata import group_from_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.group_metadata import group_from_json
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.group.events import Changed, GroupLimits, Reset
@@ -34,8 +34,8 @@ from seaweedmq.errors import (
 )
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.group_record import CommittedOffset, GroupRecord
-from seaweedmq.model.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest, GroupSummary
-from seaweedmq.model.subscribe import Start, StartKind
+from seaweedmq.model.messages.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest, GroupSummary
+from seaweedmq.model.messages.subscribe import Start, StartKind
 from seaweedmq.model.topic import Topic, TopicName, check_name
 from seaweedmq.ports import BrokerApi, Delete, Environment, MetaStore, Put, SegmentStore
 from seaweedmq.rpc.transport import DETECTION_S

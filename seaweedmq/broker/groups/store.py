@@ -8,8 +8,8 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from seaweedmq.codec import keys
-from seaweedmq.codec.group_metadata import committed_from_json, committed_to_json, group_from_json, group_to_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.group_metadata import committed_from_json, committed_to_json, group_from_json, group_to_json
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION
 from seaweedmq.errors import Conflict, Deposed, ResourceExhausted, StaleMetadata, Unavailable

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import SeaweedMQError, Unavailable
-from seaweedmq.model.calls import LocalStats
+from seaweedmq.model.messages.calls import LocalStats
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import BrokerApi

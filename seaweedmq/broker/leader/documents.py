@@ -8,9 +8,9 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from seaweedmq.broker.leader.metadata import Metadata
-from seaweedmq.codec import keys
-from seaweedmq.codec.documents import lineage_document, lineage_line, topic_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.documents import lineage_document, lineage_line, topic_document
 from seaweedmq.errors import SeaweedMQError, StorageFailed
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Deletion, TopicName

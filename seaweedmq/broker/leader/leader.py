@@ -10,30 +10,30 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.groups.registry import Groups
 from seaweedmq.broker.leader.balancer import Balancer
-from seaweedmq.broker.leader.deletion import until_heard
 from seaweedmq.broker.leader.documents import Documents
 from seaweedmq.broker.leader.marker_keeper import MarkerKeeper
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.leader.placement import Placement, Reserve
 from seaweedmq.broker.leader.pruner import Pruner
-from seaweedmq.broker.leader.record_deletion import RecordDeletion
 from seaweedmq.broker.leader.registration_reaper import RegistrationReaper
 from seaweedmq.broker.leader.repairer import Repairer
-from seaweedmq.broker.leader.schema_adopter import SchemaAdopter
 from seaweedmq.broker.leader.sealer import Sealer
 from seaweedmq.broker.leader.segment_admin import SegmentAdmin
-from seaweedmq.broker.leader.taken_ids import TakenIds
-from seaweedmq.broker.leader.topic_admin import TopicAdmin
-from seaweedmq.broker.leader.topic_creator import TopicCreator
+from seaweedmq.broker.leader.topics.deletion import until_heard
+from seaweedmq.broker.leader.topics.record_deletion import RecordDeletion
+from seaweedmq.broker.leader.topics.schema_adopter import SchemaAdopter
+from seaweedmq.broker.leader.topics.taken_ids import TakenIds
+from seaweedmq.broker.leader.topics.topic_admin import TopicAdmin
+from seaweedmq.broker.leader.topics.topic_creator import TopicCreator
 from seaweedmq.broker.leader.transition_runner import TransitionRunner
 from seaweedmq.core.lineage.replication import under_replicated
 from seaweedmq.errors import Fenced, InvalidArgument, StaleMetadata, Unavailable
 from seaweedmq.model.broker import ETCD_OK, BrokerLoad, BrokerStatus, ClusterStatus, EtcdAccess
-from seaweedmq.model.calls import ReportSuspicions
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.description import SegmentStats
-from seaweedmq.model.kafka_group_admin import groups_topic
-from seaweedmq.model.replication import SegmentRef
+from seaweedmq.model.kafka.group_admin import groups_topic
+from seaweedmq.model.messages.calls import ReportSuspicions
+from seaweedmq.model.messages.replication import SegmentRef
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import BrokerApi, Environment, SegmentStore

@@ -12,8 +12,8 @@ import math
 from dataclasses import replace
 
 from seaweedmq.broker.leader.metadata import Metadata
-from seaweedmq.codec import keys
-from seaweedmq.codec.cluster import identity_to_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.cluster import identity_to_json
 from seaweedmq.errors import Conflict, SeaweedMQError, StorageFailed
 from seaweedmq.model.cluster import ClusterIdentity
 from seaweedmq.ports import Compare, Put, SegmentStore

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from tenacity import AsyncRetrying
 
-from seaweedmq.codec import keys
-from seaweedmq.codec.metadata import segment_to_json, topic_to_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.metadata import segment_to_json, topic_to_json
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.lineage.topology import MetadataChange

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from seaweedmq.broker.leader.metadata import Metadata, segment_put
-from seaweedmq.codec import keys
-from seaweedmq.codec.metadata import topic_to_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.metadata import topic_to_json
 from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION, TRANSACTION_BYTES_MAX
 from seaweedmq.core.lineage.topology import MetadataChange
 from seaweedmq.errors import Conflict, InvalidArgument, SeaweedMQError, fresh

@@ -8,14 +8,14 @@ from dataclasses import replace
 from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.leader.documents import Documents
 from seaweedmq.broker.leader.metadata import Metadata, segment_put
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION
 from seaweedmq.core.clock_doubt import DueSince, doubt_s
 from seaweedmq.core.lineage.pruning import is_older, prunable, trimmable
 from seaweedmq.core.lineage.topology import MetadataChange
 from seaweedmq.errors import NotFound, SeaweedMQError
-from seaweedmq.model.calls import ReportEmptied
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.messages.calls import ReportEmptied
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Delete

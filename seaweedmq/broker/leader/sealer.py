@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Container
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.segment.sealing import longest_first, seal_candidates
 from seaweedmq.errors import Corrupt, SeaweedMQError, Unsupported
-from seaweedmq.model.calls import Fence, Seal, WriteOut
 from seaweedmq.model.files import FileKind
-from seaweedmq.model.replication import SealedLog, SegmentRef
+from seaweedmq.model.messages.calls import Fence, Seal, WriteOut
+from seaweedmq.model.messages.replication import SealedLog, SegmentRef
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import BrokerApi, SegmentStore

@@ -13,7 +13,7 @@ from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.leader.metadata_batcher import MetadataBatcher
 from seaweedmq.broker.leader.placement import Placement
 from seaweedmq.broker.leader.sealer import Sealer
-from seaweedmq.broker.leader.taken_ids import TakenIds
+from seaweedmq.broker.leader.topics.taken_ids import TakenIds
 from seaweedmq.core.lineage.topology import MetadataChange, SegmentEnd, succeed
 from seaweedmq.errors import Conflict, NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import Decision

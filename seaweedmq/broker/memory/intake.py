@@ -15,7 +15,7 @@ from seaweedmq.broker.memory.broker_memory import COPIES, STANDING_PART
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.codec.frame import HEADER_BYTES, Frame, FrameHeader, decode_header
 from seaweedmq.errors import Corrupt, DeadlineExceeded, ProtocolViolation
-from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead, Frames
+from seaweedmq.model.messages.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead, Frames
 from seaweedmq.runtime.buffers import allocate_buffer
 
 PIECE_TIMEOUT_S = 10.0

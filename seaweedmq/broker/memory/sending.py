@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from seaweedmq.broker.memory.broker_memory import COPIES
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.errors import ResourceExhausted
-from seaweedmq.model.frames import SMALL_MESSAGE_BYTES
+from seaweedmq.model.messages.frames import SMALL_MESSAGE_BYTES
 
 MEMORY_WAIT_S_MAX = 10.0
 """A large message that gets no memory in this time is refused."""

@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 
 from seaweedmq.broker.recovery.plan import Plan
-from seaweedmq.codec import keys
-from seaweedmq.codec.cluster import identity_to_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.cluster import identity_to_json
 from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION, TRANSACTION_BYTES_MAX
 from seaweedmq.coordination.waiting import until_deleted
 from seaweedmq.errors import Conflict, OutOfRange

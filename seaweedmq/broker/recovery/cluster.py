@@ -21,9 +21,9 @@ from seaweedmq.broker.recovery.groups import find_groups, living
 from seaweedmq.broker.recovery.plan import EtcdCondition, Plan, PlannedTopic
 from seaweedmq.broker.recovery.registrations import registrations, until_ended
 from seaweedmq.broker.recovery.topics import FoundTopic, KnownTopic, find_topic
-from seaweedmq.codec import keys
-from seaweedmq.codec.cluster import identity_from_json
-from seaweedmq.codec.metadata import (
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.cluster import identity_from_json
+from seaweedmq.codec.state.metadata import (
     deletion_from_json,
     low_watermarks_from_json,
     low_watermarks_to_json,

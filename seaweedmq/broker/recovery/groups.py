@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from seaweedmq.codec import keys
-from seaweedmq.codec.group_journal import replayed
-from seaweedmq.codec.group_metadata import group_from_json
 from seaweedmq.codec.paths import parse_journal_name
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.group_journal import replayed
+from seaweedmq.codec.state.group_metadata import group_from_json
 from seaweedmq.errors import Corrupt, NotFound
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import SegmentStore

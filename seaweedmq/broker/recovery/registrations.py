@@ -8,8 +8,8 @@ one of a build that compares etcd and storage nowhere: its writes and those of t
 import asyncio
 from collections.abc import Iterable
 
-from seaweedmq.codec import keys
-from seaweedmq.codec.metadata import broker_from_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.metadata import broker_from_json
 from seaweedmq.coordination.waiting import until_deleted
 from seaweedmq.errors import Corrupt, OutOfRange, Unavailable
 from seaweedmq.ports import Entry, MetaStore

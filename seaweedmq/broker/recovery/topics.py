@@ -4,11 +4,11 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from seaweedmq.codec.documents import lineage_from_document, topic_from_document
 from seaweedmq.codec.frame import Truncated
 from seaweedmq.codec.logfile import LogPreamble, decode_preamble
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, producers_document
-from seaweedmq.codec.producers import with_producers
+from seaweedmq.codec.state.documents import lineage_from_document, topic_from_document
+from seaweedmq.codec.state.producers import with_producers
 from seaweedmq.core.lineage.reconstruction import (
     Reconstructed,
     first_new_id,

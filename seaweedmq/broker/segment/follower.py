@@ -17,10 +17,10 @@ from seaweedmq.core.segment.replica import Replica
 from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry
 from seaweedmq.errors import Fenced as FencedError
 from seaweedmq.errors import InvalidArgument, NotFound, ProtocolViolation, SeaweedMQError, StorageFailed, Unavailable
-from seaweedmq.model.calls import NoteProgress
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.frames import FrameHead, Frames
-from seaweedmq.model.replication import (
+from seaweedmq.model.messages.calls import NoteProgress
+from seaweedmq.model.messages.frames import FrameHead, Frames
+from seaweedmq.model.messages.replication import (
     FenceReply,
     ReplicateFrames,
     ReplicateHeld,

@@ -8,7 +8,7 @@ from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.broker.segment.replicate import FollowerLink
 from seaweedmq.core.segment.segment_log import SegmentLog
 from seaweedmq.errors import Fenced, NotFound, SeaweedMQError
-from seaweedmq.model.replication import ReplicateOpen, SegmentRef
+from seaweedmq.model.messages.replication import ReplicateOpen, SegmentRef
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.runtime.signal import Signal

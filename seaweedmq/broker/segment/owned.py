@@ -10,7 +10,7 @@ from seaweedmq.broker.segment.follower import FollowerService
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import NotFound, SeaweedMQError, StaleMetadata
-from seaweedmq.model.replication import SealedLog, SegmentRef
+from seaweedmq.model.messages.replication import SealedLog, SegmentRef
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import Topic, TopicName
 

@@ -30,8 +30,8 @@ from seaweedmq.core.segment.segment_lifecycle import (
 )
 from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry, SegmentLog
 from seaweedmq.errors import SeaweedMQError, StorageFailed, Unavailable, fresh
-from seaweedmq.model.publish import FrameAck
-from seaweedmq.model.replication import SealedLog
+from seaweedmq.model.messages.publish import FrameAck
+from seaweedmq.model.messages.replication import SealedLog
 from seaweedmq.model.segment import ProducerState, Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.runtime.retrying import retrying, when

@@ -9,11 +9,11 @@ from seaweedmq.codec.frame import split_payload
 from seaweedmq.core.segment.follower_progress import FollowerProgress
 from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
 from seaweedmq.errors import DeadlineExceeded, ProtocolViolation, SeaweedMQError, Unavailable
-from seaweedmq.model.calls import NoteProgress
-from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, SENT_PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead
-from seaweedmq.model.replication import ReplicateFrames, ReplicateOpen, ReplicateRequest
+from seaweedmq.model.messages.calls import NoteProgress
+from seaweedmq.model.messages.frames import LARGE_MESSAGE_BYTES, SENT_PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead
+from seaweedmq.model.messages.replication import ReplicateFrames, ReplicateOpen, ReplicateRequest
 from seaweedmq.ports import BrokerApi
-from seaweedmq.rpc.frames import pack_frames
+from seaweedmq.rpc.messages.frames import pack_frames
 from seaweedmq.runtime.closing import closing
 from seaweedmq.runtime.signal import Signal
 

@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple
 
-from seaweedmq.model.calls import SUSPICIONS_AT_ONCE_MAX, ReportSuspicions
-from seaweedmq.model.replication import SegmentRef
+from seaweedmq.model.messages.calls import SUSPICIONS_AT_ONCE_MAX, ReportSuspicions
+from seaweedmq.model.messages.replication import SegmentRef
 
 GATHER_S = 0.002
 """How long the first one waits for others."""

@@ -11,7 +11,7 @@ from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.codec.frame import Frame, FrameHeader
 from seaweedmq.codec.payload.batch import validate_payload
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, StaleMetadata, Unavailable, fresh
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.topic import Topic
 from seaweedmq.runtime.signal import Signal
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from seaweedmq.broker.segment.owned import OwnedSegments
 from seaweedmq.broker.serve.start_offsets import StartOffsets
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.coordination.description import describe
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import InvalidArgument, Unavailable
-from seaweedmq.model.calls import AWAIT_S_MAX, AWAITED_AT_ONCE_MAX, AwaitedTopic, LocalStats, UpdatedTopics
 from seaweedmq.model.description import IDS_MAX, OPEN, SegmentSelection, SegmentStats, TopicDescription
+from seaweedmq.model.messages.calls import AWAIT_S_MAX, AWAITED_AT_ONCE_MAX, AwaitedTopic, LocalStats, UpdatedTopics
 from seaweedmq.model.topic import Topic, TopicName, topic_recreated
 from seaweedmq.ports import BrokerApi, MetaStore
 

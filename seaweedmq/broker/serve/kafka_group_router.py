@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 from seaweedmq.codec.kafka.group_records import partition_of_group
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import NotFound, Unavailable
-from seaweedmq.model.calls import Call, DeleteKafkaGroup, DescribeKafkaGroup, ListKafkaGroups, ResetKafkaGroup
-from seaweedmq.model.kafka_group_admin import groups_topic
+from seaweedmq.model.kafka.group_admin import groups_topic
+from seaweedmq.model.messages.calls import Call, DeleteKafkaGroup, DescribeKafkaGroup, ListKafkaGroups, ResetKafkaGroup
 from seaweedmq.ports import BrokerApi
 
 R = TypeVar("R")

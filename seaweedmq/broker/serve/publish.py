@@ -12,8 +12,8 @@ from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.codec.frame import FrameHeader, split_frames
 from seaweedmq.errors import Fenced, ProtocolViolation, ResourceExhausted, SeaweedMQError, StaleMetadata, fresh
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.frames import FrameHead, Frames
-from seaweedmq.model.publish import (
+from seaweedmq.model.messages.frames import FrameHead, Frames
+from seaweedmq.model.messages.publish import (
     PublishAck,
     PublishFrames,
     PublishOpen,

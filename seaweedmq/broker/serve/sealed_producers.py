@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from seaweedmq.errors import Corrupt, Fenced, NotFound, OutOfRange, SeaweedMQError, StorageFailed, fresh
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import ProducerSequence, ProducerState, ReplicaKey, Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentStore

@@ -17,8 +17,14 @@ from seaweedmq.errors import (
     SeaweedMQError,
     fresh,
 )
-from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, SENT_PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead, Frames
-from seaweedmq.model.subscribe import (
+from seaweedmq.model.messages.frames import (
+    LARGE_MESSAGE_BYTES,
+    SENT_PIECE_BYTES,
+    SMALL_MESSAGE_BYTES,
+    FrameHead,
+    Frames,
+)
+from seaweedmq.model.messages.subscribe import (
     Start,
     StartKind,
     SubscribeCredit,
@@ -31,7 +37,7 @@ from seaweedmq.model.subscribe import (
     SubscribeSkipped,
 )
 from seaweedmq.ports import SegmentStore
-from seaweedmq.rpc.frames import pack_frames
+from seaweedmq.rpc.messages.frames import pack_frames
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.storage.read.recovery import earliest_offset
 from seaweedmq.storage.read.time_search import find_offset_by_time

@@ -10,7 +10,7 @@ from seaweedmq.broker.memory.read_permit import ReadPermit
 from seaweedmq.broker.serve.lookup import Lookup, ServedSegment
 from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
 from seaweedmq.errors import Corrupt, DataLoss, NotFound, OutOfRange
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 from seaweedmq.ports import SegmentStore
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.storage.logs.log_index import LogIndex

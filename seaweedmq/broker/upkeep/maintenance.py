@@ -21,9 +21,9 @@ from seaweedmq.core.files.rolling import roll_bounds
 from seaweedmq.core.files.seen_tables import SeenTables
 from seaweedmq.core.lineage.pruning import is_older, prunable
 from seaweedmq.errors import SeaweedMQError, StorageFailed
-from seaweedmq.model.calls import ReportEmptied
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.model.messages.calls import ReportEmptied
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import SegmentStore, TableConverter

@@ -7,7 +7,7 @@ the files alone, so the record goes into ``producers-<segment>.json`` before the
 from collections.abc import Iterable
 
 from seaweedmq.codec.paths import producers_document
-from seaweedmq.codec.producers import producers_to_json
+from seaweedmq.codec.state.producers import producers_to_json
 from seaweedmq.errors import StorageFailed
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName

@@ -10,7 +10,7 @@ from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicAr
 from seaweedmq.cli.output import Output, note, say, show_done, show_fields, show_json, show_rows
 from seaweedmq.client.blocking.client import Client
 from seaweedmq.errors import InvalidArgument, NotFound, Unavailable
-from seaweedmq.model.kafka_group_admin import GroupKind
+from seaweedmq.model.kafka.group_admin import GroupKind
 from seaweedmq.model.topic import check_name
 
 R = TypeVar("R")

@@ -10,7 +10,7 @@ from seaweedmq.cli.output import note, say
 from seaweedmq.cli.servers.config_file import read_config
 from seaweedmq.cli.servers.kafka import check_packages
 from seaweedmq.cli.servers.process import LogLevel, die_with_parent, until_signal
-from seaweedmq.runtime.local_folder import LOCAL_DATA
+from seaweedmq.runtime.process.local_folder import LOCAL_DATA
 
 
 def up(

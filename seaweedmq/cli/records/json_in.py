@@ -14,7 +14,7 @@ import pyarrow.json
 
 from seaweedmq.cli.records.json_out import BASE64, NOT_FINITE
 from seaweedmq.cli.records.source import Source, line_blocks
-from seaweedmq.codec.foreign_text import text_of
+from seaweedmq.codec.imports.foreign_text import text_of
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
 from seaweedmq.errors import InvalidArgument
 

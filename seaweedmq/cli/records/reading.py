@@ -12,9 +12,9 @@ import pyarrow.parquet
 
 from seaweedmq.cli.records import json_in
 from seaweedmq.cli.records.source import Source, line_blocks, pieces, seekable
-from seaweedmq.client.publish.framing import first_over_limit, over_limit
-from seaweedmq.client.publish.tables import as_table, fit, is_plain, schema_to_adopt
-from seaweedmq.codec import csv_tables
+from seaweedmq.client.publish.batches.framing import first_over_limit, over_limit
+from seaweedmq.client.publish.batches.tables import as_table, fit, is_plain, schema_to_adopt
+from seaweedmq.codec.imports import csv_tables
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.config import BrokerConfig
 

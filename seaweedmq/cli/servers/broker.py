@@ -21,9 +21,9 @@ from seaweedmq.ports import Environment
 from seaweedmq.rpc.address import Address
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve
-from seaweedmq.runtime.boot_clock import boot_s
 from seaweedmq.runtime.loop_watch import LoopWatch
-from seaweedmq.runtime.open_files import PART, files_max, within_open_files
+from seaweedmq.runtime.process.boot_clock import boot_s
+from seaweedmq.runtime.process.open_files import PART, files_max, within_open_files
 from seaweedmq.storage.store.files import open_store
 from seaweedmq.storage.tables.converter import ProcessTableConverter
 

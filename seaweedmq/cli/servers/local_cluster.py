@@ -14,8 +14,8 @@ from seaweedmq.cli.output import note
 from seaweedmq.coordination.local import LocalEtcd
 from seaweedmq.errors import AlreadyExists, InvalidArgument, SeaweedMQError, StorageFailed, Unavailable
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.runtime.free_ports import HOST, ReservedPort
-from seaweedmq.runtime.local_folder import STORAGE
+from seaweedmq.runtime.process.free_ports import HOST, ReservedPort
+from seaweedmq.runtime.process.local_folder import STORAGE
 
 START_TIMEOUT_S = 60.0
 ETCD_TIMEOUT_S = 30.0

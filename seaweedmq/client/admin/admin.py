@@ -13,7 +13,9 @@ from seaweedmq.client.start import StartAt, start_of
 from seaweedmq.codec.topic_schema import schema_to_bytes
 from seaweedmq.errors import InvalidArgument, StaleMetadata
 from seaweedmq.model.broker import ClusterStatus, Decision
-from seaweedmq.model.calls import (
+from seaweedmq.model.description import SegmentStats, TopicDescription
+from seaweedmq.model.kafka.group_admin import KafkaGroupDescription, KafkaGroupSummary
+from seaweedmq.model.messages.calls import (
     AlterTopic,
     Call,
     CreateTopics,
@@ -37,9 +39,7 @@ from seaweedmq.model.calls import (
     SplitSegment,
     TopicStats,
 )
-from seaweedmq.model.description import SegmentStats, TopicDescription
-from seaweedmq.model.groups import GroupDescription, GroupSummary
-from seaweedmq.model.kafka_group_admin import KafkaGroupDescription, KafkaGroupSummary
+from seaweedmq.model.messages.groups import GroupDescription, GroupSummary
 from seaweedmq.model.topic import (
     TOPICS_AT_ONCE_MAX,
     Durability,

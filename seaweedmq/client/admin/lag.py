@@ -12,8 +12,8 @@ from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import NotFound, OutOfRange, Unavailable
 from seaweedmq.model.description import SegmentSelection, TopicDescription
-from seaweedmq.model.groups import GroupDescription, GroupTopic, SegmentLag
-from seaweedmq.model.subscribe import (
+from seaweedmq.model.messages.groups import GroupDescription, GroupTopic, SegmentLag
+from seaweedmq.model.messages.subscribe import (
     EARLIEST,
     Start,
     StartKind,

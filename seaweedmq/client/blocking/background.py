@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import uvloop
 
 from seaweedmq.errors import Closed, InvalidArgument, fresh
-from seaweedmq.runtime.forking import inherited, leave_alone_in_children
+from seaweedmq.runtime.process.forking import inherited, leave_alone_in_children
 
 T = TypeVar("T")
 _running: "weakref.WeakSet[Background]" = weakref.WeakSet()

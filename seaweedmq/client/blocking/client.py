@@ -18,7 +18,7 @@ from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.group import subscriber as aio_group_subscriber
 from seaweedmq.client.group.options import MAX_UNACKED
 from seaweedmq.client.publish import publisher as aio_publisher
-from seaweedmq.client.publish.arguments import Headers
+from seaweedmq.client.publish.batches.arguments import Headers
 from seaweedmq.client.publish.futures import RecordFuture, TableFuture
 from seaweedmq.client.start import StartAt, Timestamp
 from seaweedmq.client.subscribe import subscriber as aio_subscriber

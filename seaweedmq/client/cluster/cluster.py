@@ -23,12 +23,12 @@ from seaweedmq.errors import (
     Unsupported,
 )
 from seaweedmq.model.broker import ClusterStatus
-from seaweedmq.model.calls import AwaitTopics, Call, DescribeTopic, GetClusterStatus, UpdatedTopics
 from seaweedmq.model.description import ALL, IDS_MAX, SegmentSelection, TopicDescription
+from seaweedmq.model.messages.calls import AwaitTopics, Call, DescribeTopic, GetClusterStatus, UpdatedTopics
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName, topic_recreated
 from seaweedmq.ports import BrokerApi, Dialer, Environment
-from seaweedmq.runtime.forking import inherited
+from seaweedmq.runtime.process.forking import inherited
 from seaweedmq.runtime.retrying import deadline, is_retryable
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ that, and by what lies between two beats a process sees that it stood still.
 
 from collections.abc import Callable
 
-from seaweedmq.model.groups import GroupAssignment
+from seaweedmq.model.messages.groups import GroupAssignment
 
 BEAT_S_MAX = 1.0
 BEATS_PER_LEASE = 6

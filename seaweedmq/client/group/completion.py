@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.model.calls import DescribeGroup
 from seaweedmq.model.description import TopicDescription
-from seaweedmq.model.groups import GroupDescription
+from seaweedmq.model.messages.calls import DescribeGroup
+from seaweedmq.model.messages.groups import GroupDescription
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.retrying import is_retryable
 

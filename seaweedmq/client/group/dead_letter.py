@@ -16,9 +16,9 @@ from seaweedmq.client.subscribe.messages import FetchedRows, Message, record_bat
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
 from seaweedmq.core.member.record_dispatch import GivenUp
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound
-from seaweedmq.model.calls import CreateTopics
 from seaweedmq.model.config import KIB
 from seaweedmq.model.description import OPEN, TopicDescription
+from seaweedmq.model.messages.calls import CreateTopics
 from seaweedmq.model.topic import TOPIC_NAME_LENGTH_MAX, TopicName, TopicSpec
 from seaweedmq.runtime.retrying import deadline
 

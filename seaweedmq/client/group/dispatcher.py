@@ -20,7 +20,7 @@ from seaweedmq.core.member.acks import OUT, Offsets
 from seaweedmq.core.member.holdings import Holdings, Instructions
 from seaweedmq.core.member.record_dispatch import Bounds, GivenUp, NewRows, RecordDispatch
 from seaweedmq.core.member.redelivery import NEVER
-from seaweedmq.model.groups import GroupAssignment, GroupCommitted
+from seaweedmq.model.messages.groups import GroupAssignment, GroupCommitted
 from seaweedmq.runtime.notice import Notice
 
 log = logging.getLogger(__name__)

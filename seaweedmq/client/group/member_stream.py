@@ -15,7 +15,7 @@ from seaweedmq.client.group.assignment_lease import AssignmentLease
 from seaweedmq.client.retry import retrying
 from seaweedmq.core.member.commits import CommitQueue
 from seaweedmq.errors import DeadlineExceeded, SeaweedMQError, StaleMetadata, Unavailable, fresh
-from seaweedmq.model.groups import (
+from seaweedmq.model.messages.groups import (
     GroupAssignment,
     GroupCommitted,
     GroupLeave,

@@ -13,7 +13,7 @@ from seaweedmq.client.group.origin import AssignedSegment
 from seaweedmq.client.subscribe.messages import FetchedRows, Message
 from seaweedmq.core.member.holdings import Instructions
 from seaweedmq.errors import Closed, SeaweedMQError, fresh
-from seaweedmq.model.groups import GroupAssignment, GroupCommitted
+from seaweedmq.model.messages.groups import GroupAssignment, GroupCommitted
 
 log = logging.getLogger(__name__)
 

@@ -31,9 +31,9 @@ from seaweedmq.client.subscribe.topic_reader import TopicReader
 from seaweedmq.core.member.record_dispatch import Bounds, GivenUp
 from seaweedmq.core.member.redelivery import NEVER
 from seaweedmq.errors import Closed, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable, fresh
-from seaweedmq.model.groups import GroupOpen
+from seaweedmq.model.messages.groups import GroupOpen
+from seaweedmq.model.messages.subscribe import EARLIEST, Start, StartKind
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.subscribe import EARLIEST, Start, StartKind
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.retrying import deadline
 

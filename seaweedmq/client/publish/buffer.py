@@ -21,12 +21,12 @@ from threading import get_ident
 from typing import Protocol, TypeAlias
 
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.publish.arguments import HeaderPairs, Headers, as_bytes, as_headers
-from seaweedmq.client.publish.batch import Batch
-from seaweedmq.client.publish.framing import FRAME_BYTES_MAX
+from seaweedmq.client.publish.batches.arguments import HeaderPairs, Headers, as_bytes, as_headers
+from seaweedmq.client.publish.batches.batch import Batch
+from seaweedmq.client.publish.batches.framing import FRAME_BYTES_MAX
+from seaweedmq.client.publish.batches.tables import TableJob
 from seaweedmq.client.publish.futures import RecordFuture
 from seaweedmq.client.publish.promise import BatchPromise
-from seaweedmq.client.publish.tables import TableJob
 from seaweedmq.client.start import Timestamp, to_us
 from seaweedmq.codec.frame import HEADER_BYTES
 from seaweedmq.errors import DeadlineExceeded, InvalidArgument, SeaweedMQError, fresh

@@ -11,15 +11,15 @@ from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from seaweedmq.client.publish.framing import FRAME_BYTES_MAX, by_segment, frames_of, rows_of_frame
+from seaweedmq.client.publish.batches.framing import FRAME_BYTES_MAX, by_segment, frames_of, rows_of_frame
+from seaweedmq.client.publish.batches.rows import Rows
 from seaweedmq.client.publish.outgoing_frame import FrameAcked, FrameFailed, FrameOutcome, FrameRerouted, OutgoingFrame
 from seaweedmq.client.publish.routing import Routes, Trail
-from seaweedmq.client.publish.rows import Rows
 from seaweedmq.client.publish.send_window import SendWindow
 from seaweedmq.codec.frame import SCHEMA_VERSION_SHIFT
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, Unavailable
 from seaweedmq.model.config import MIB
-from seaweedmq.model.publish import PublishReady, PublishSealed
+from seaweedmq.model.messages.publish import PublishReady, PublishSealed
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName

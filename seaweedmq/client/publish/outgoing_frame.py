@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeAlias
 
 from seaweedmq.client.publish.promise import Positions, Promise
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 
 
 @dataclass(frozen=True, slots=True)

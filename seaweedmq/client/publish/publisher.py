@@ -14,20 +14,20 @@ from seaweedmq.client.closing import Closing
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.publish.arguments import Headers
+from seaweedmq.client.publish.batches.arguments import Headers
+from seaweedmq.client.publish.batches.tables import TableJob, as_table, fit, is_plain, schema_to_adopt
 from seaweedmq.client.publish.buffer import NoRoom, RecordBuffer, Work
 from seaweedmq.client.publish.futures import RecordFuture, TableFuture
 from seaweedmq.client.publish.outbox import Action, Deliver, Outbox, Reopen, SendLimits
 from seaweedmq.client.publish.outgoing_frame import FrameAcked, FrameFailed
 from seaweedmq.client.publish.promise import BatchPromise
 from seaweedmq.client.publish.segment_sender import SegmentSender
-from seaweedmq.client.publish.tables import TableJob, as_table, fit, is_plain, schema_to_adopt
 from seaweedmq.client.publish.unreported_errors import UnreportedErrors
 from seaweedmq.client.start import Timestamp
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.errors import Closed, DeadlineExceeded, SeaweedMQError, Unavailable
-from seaweedmq.model.calls import AdoptSchema
 from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.messages.calls import AdoptSchema
 from seaweedmq.model.producer import NATIVE_PRODUCER_BIT
 from seaweedmq.model.topic import TopicName
 

@@ -26,8 +26,8 @@ from seaweedmq.errors import (
 )
 from seaweedmq.model.config import KIB
 from seaweedmq.model.description import TopicDescription
-from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, SENT_PIECE_BYTES, FrameHead, Frames
-from seaweedmq.model.publish import (
+from seaweedmq.model.messages.frames import LARGE_MESSAGE_BYTES, SENT_PIECE_BYTES, FrameHead, Frames
+from seaweedmq.model.messages.publish import (
     PublishAck,
     PublishFrames,
     PublishOpen,
@@ -37,7 +37,7 @@ from seaweedmq.model.publish import (
     PublishSealed,
 )
 from seaweedmq.model.segment import Segment
-from seaweedmq.rpc.frames import pack_frames
+from seaweedmq.rpc.messages.frames import pack_frames
 from seaweedmq.runtime.retrying import is_retryable
 
 T = TypeVar("T")

@@ -23,8 +23,8 @@ from dataclasses import replace
 from seaweedmq.client.publish.outgoing_frame import FrameAcked, FrameFailed, FrameOutcome, FrameRerouted, OutgoingFrame
 from seaweedmq.codec.frame import HEADER_BYTES, decode_header, encode_header
 from seaweedmq.errors import Corrupt, DeadlineExceeded, OutOfRange, ProtocolViolation, SeaweedMQError
-from seaweedmq.model.frames import Frames
-from seaweedmq.model.publish import FrameAck, PublishReady, PublishSealed
+from seaweedmq.model.messages.frames import Frames
+from seaweedmq.model.messages.publish import FrameAck, PublishReady, PublishSealed
 from seaweedmq.model.segment import Segment
 
 

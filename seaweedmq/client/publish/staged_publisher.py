@@ -40,12 +40,19 @@ from seaweedmq.errors import (
     Unavailable,
 )
 from seaweedmq.model.description import TopicDescription
-from seaweedmq.model.frames import Frames
-from seaweedmq.model.publish import PublishAck, PublishFrames, PublishOpen, PublishReady, PublishReply, PublishRequest
+from seaweedmq.model.messages.frames import Frames
+from seaweedmq.model.messages.publish import (
+    PublishAck,
+    PublishFrames,
+    PublishOpen,
+    PublishReady,
+    PublishReply,
+    PublishRequest,
+)
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.staged import BatchProgress, Manifest, SegmentProgress, StagedSegment
 from seaweedmq.model.topic import TopicName
-from seaweedmq.rpc.frames import pack_frames
+from seaweedmq.rpc.messages.frames import pack_frames
 from seaweedmq.runtime.retrying import is_retryable
 
 log = logging.getLogger(__name__)

@@ -12,16 +12,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seaweedmq.client.publish.framing import key_slots
-from seaweedmq.client.publish.rows import Slots
+from seaweedmq.client.publish.batches.framing import key_slots
+from seaweedmq.client.publish.batches.rows import Slots
 from seaweedmq.codec.arrays import array_of
 from seaweedmq.codec.frame import FLAG_KEY, FLAG_TIMESTAMP, Frame, encode_header
 from seaweedmq.codec.payload.batch import decode_frame, encode_frame
 from seaweedmq.codec.slots import histogram_of
 from seaweedmq.core.replay import Replay
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.ring import KeyRange
-from seaweedmq.rpc.frames import pack_frames
+from seaweedmq.rpc.messages.frames import pack_frames
 from seaweedmq.storage.staging import StagedFrame
 
 Picked = npt.NDArray[np.int64]

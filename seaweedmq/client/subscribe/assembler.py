@@ -5,8 +5,14 @@ One assembler serves one subscribe stream. A frame whose stream ends in the midd
 
 from seaweedmq.codec.frame import HEADER_BYTES, decode_header
 from seaweedmq.errors import ProtocolViolation
-from seaweedmq.model.frames import FrameHead
-from seaweedmq.model.subscribe import SubscribeEnd, SubscribeFrames, SubscribeReady, SubscribeReply, SubscribeSkipped
+from seaweedmq.model.messages.frames import FrameHead
+from seaweedmq.model.messages.subscribe import (
+    SubscribeEnd,
+    SubscribeFrames,
+    SubscribeReady,
+    SubscribeReply,
+    SubscribeSkipped,
+)
 from seaweedmq.runtime.buffers import allocate_buffer
 
 

@@ -7,8 +7,8 @@ Invariant: what is wanted is contiguous and never wanted twice, over however man
 
 from seaweedmq.errors import OutOfRange, ProtocolViolation
 from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.messages.subscribe import Start, StartKind, SubscribeEnd
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.subscribe import Start, StartKind, SubscribeEnd
 
 
 class OffsetTracker:

@@ -13,7 +13,7 @@ from seaweedmq.client.subscribe.options import OnMissing, ReadOptions
 from seaweedmq.client.subscribe.reader import SegmentReader
 from seaweedmq.client.subscribe.topic_reader import TopicReader
 from seaweedmq.errors import NotFound, OutOfRange, fresh
-from seaweedmq.model.subscribe import Start, StartKind
+from seaweedmq.model.messages.subscribe import Start, StartKind
 from seaweedmq.model.topic import TopicName
 
 

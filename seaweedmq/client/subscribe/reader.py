@@ -22,8 +22,7 @@ from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.errors import NotFound, OutOfRange, SeaweedMQError, StaleMetadata, Unavailable
 from seaweedmq.model.description import TopicDescription
-from seaweedmq.model.segment import Segment
-from seaweedmq.model.subscribe import (
+from seaweedmq.model.messages.subscribe import (
     LATEST,
     Start,
     SubscribeCredit,
@@ -34,6 +33,7 @@ from seaweedmq.model.subscribe import (
     SubscribeRequest,
     SubscribeSkipped,
 )
+from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.retrying import is_retryable
 

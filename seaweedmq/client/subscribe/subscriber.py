@@ -17,9 +17,9 @@ from seaweedmq.client.subscribe.topic_reader import MESSAGES_AT_ONCE, TopicReade
 from seaweedmq.core.lineage.lineage import LineageWalk, before_open, below_offset
 from seaweedmq.errors import Unavailable, fresh
 from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.messages.subscribe import EARLIEST, StartKind
 from seaweedmq.model.ring import RING_SLOTS_MAX, KeyRange
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.subscribe import EARLIEST, StartKind
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.retrying import deadline
 

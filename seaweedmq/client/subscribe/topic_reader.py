@@ -22,12 +22,12 @@ from seaweedmq.client.subscribe.reader import SegmentReader
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.core.lineage.problems import check_recoverable
 from seaweedmq.errors import Closed, Unavailable
-from seaweedmq.model.calls import TopicStats
 from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.messages.calls import TopicStats
+from seaweedmq.model.messages.subscribe import Start
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.subscribe import Start
 from seaweedmq.model.topic import TopicName
-from seaweedmq.runtime.heap import keep_freed_blocks
+from seaweedmq.runtime.process.heap import keep_freed_blocks
 from seaweedmq.runtime.retrying import deadline
 
 log = logging.getLogger(__name__)

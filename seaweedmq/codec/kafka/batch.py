@@ -23,7 +23,7 @@ from seaweedmq.codec.kafka.header import with_append_time as _with_append_time
 from seaweedmq.codec.kafka.records import HEADERS_OF_RECORD_MAX, find_records
 from seaweedmq.codec.timestamps import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
 from seaweedmq.model.config import KAFKA_UNPACKED_BYTES_MAX
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS
 
 __all__ = [

@@ -11,7 +11,7 @@ from seaweedmq.codec.kafka.compression import unpack
 from seaweedmq.codec.kafka.header import HEADER_BYTES, BatchHeader, read_header
 from seaweedmq.codec.kafka.records import Records, find_records, joined
 from seaweedmq.codec.kafka.varints import Longs
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 
 US_PER_MS: Final = 1_000
 UNSOUND: Final = (ValueError, IndexError, pa.ArrowInvalid)

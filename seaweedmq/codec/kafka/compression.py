@@ -12,7 +12,7 @@ import numpy as np
 
 from seaweedmq.codec.kafka.batch_errors import BatchErrorCode, InvalidBatch
 from seaweedmq.codec.kafka.lz4_frame import check_frame
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -26,7 +26,7 @@ from functools import lru_cache
 from typing import Final
 
 from seaweedmq.errors import Corrupt, Unsupported
-from seaweedmq.model.kafka_groups import (
+from seaweedmq.model.kafka.groups import (
     GroupMetadataRecord,
     GroupValue,
     MemberValue,

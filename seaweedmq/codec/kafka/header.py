@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import google_crc32c
 
 from seaweedmq.codec.kafka.batch_errors import BatchErrorCode, InvalidBatch
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 
 HEADER_BYTES: Final = 61
 HEAD_BYTES: Final = 16

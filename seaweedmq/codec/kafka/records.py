@@ -21,7 +21,7 @@ from seaweedmq.codec.kafka.varints import (
     read_varint,
     read_varints,
 )
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 
 HEADERS_MAX: Final = 1_048_576
 """Of all records of a batch. Two bytes can be a header, which costs its readers a hundred."""

@@ -5,7 +5,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 
 Longs: TypeAlias = npt.NDArray[np.int64]
 Octets: TypeAlias = npt.NDArray[np.uint8]

@@ -15,7 +15,7 @@ from seaweedmq.codec.frame import ENCODING_ARROW, FLAG_KEY, FLAG_TIMESTAMP, Fram
 from seaweedmq.codec.payload.columns import Derived, payload_schema
 from seaweedmq.codec.payload.values import Check, check_of
 from seaweedmq.errors import Corrupt, InvalidArgument
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS
 
 

@@ -32,7 +32,7 @@ from seaweedmq.codec.payload.columns import (
 from seaweedmq.codec.timestamps import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
 from seaweedmq.codec.topic_schema import check_topic_schema, schema_from_bytes, schema_to_bytes
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 
 __all__ = [
     "ENCODINGS",

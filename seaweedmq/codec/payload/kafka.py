@@ -13,7 +13,7 @@ from seaweedmq.codec.kafka.header import read_header
 from seaweedmq.codec.payload import arrow
 from seaweedmq.codec.payload.columns import PLAIN_SCHEMA, TIMESTAMP
 from seaweedmq.errors import Corrupt, InvalidArgument
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 
 
 def validate(header: FrameHeader, payload: Frames, topic_schema: pa.Schema | None) -> None:

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from seaweedmq.codec.frame import Frame, FrameHeader
 from seaweedmq.errors import Unsupported
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 
 
 def validate_kafka(header: FrameHeader, payload: Frames, topic_schema: pa.Schema | None) -> None:

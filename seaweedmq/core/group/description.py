@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 from seaweedmq.core.group.group_progress import GroupProgress
 from seaweedmq.model.group_record import GroupRecord
-from seaweedmq.model.groups import GroupMember, GroupTopic, SegmentLag
+from seaweedmq.model.messages.groups import GroupMember, GroupTopic, SegmentLag
 from seaweedmq.model.topic import TopicName
 
 

@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.group_record import CommittedOffset, GroupRecord
-from seaweedmq.model.groups import GroupCommit, GroupReply
+from seaweedmq.model.messages.groups import GroupCommit, GroupReply
+from seaweedmq.model.messages.subscribe import Start
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.subscribe import Start
 
 
 @dataclass(frozen=True, slots=True)

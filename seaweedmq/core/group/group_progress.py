@@ -7,8 +7,8 @@ finished or removed by retention, and it is not finished itself.
 from collections.abc import Mapping
 
 from seaweedmq.model.group_record import CommittedOffset
+from seaweedmq.model.messages.subscribe import EARLIEST, Start, StartKind
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.subscribe import EARLIEST, Start, StartKind
 
 _NOTHING: Mapping[int, Segment] = {}
 

@@ -59,7 +59,7 @@ from seaweedmq.model.group_record import (
     MemberRecord,
     SegmentOwner,
 )
-from seaweedmq.model.groups import GroupAssignment, GroupCommitted, Ownership, Position
+from seaweedmq.model.messages.groups import GroupAssignment, GroupCommitted, Ownership, Position
 
 
 class GroupStateMachine:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from seaweedmq.core.group.events import Outcome
 from seaweedmq.errors import ResourceExhausted
 from seaweedmq.model.group_record import CommittedOffset, GroupRecord
-from seaweedmq.model.groups import GroupCommit
+from seaweedmq.model.messages.groups import GroupCommit
 
 GROUP_BYTES = 16 * 1024
 """A served group: its coordinator, with its tasks."""

@@ -1,6 +1,6 @@
 """Error replies of a shard without the group's state machine, and the memory growth that a request causes."""
 
-from seaweedmq.core.kafka.classic_events import (
+from seaweedmq.core.kafka.groups.classic_events import (
     Heartbeat,
     HeartbeatReply,
     Join,
@@ -11,9 +11,9 @@ from seaweedmq.core.kafka.classic_events import (
     Sync,
     SyncReply,
 )
-from seaweedmq.core.kafka.classic_group import ClassicGroup
-from seaweedmq.core.kafka.classic_members import protocols_bytes
-from seaweedmq.model.kafka_groups import GroupError
+from seaweedmq.core.kafka.groups.classic_group import ClassicGroup
+from seaweedmq.core.kafka.groups.classic_members import protocols_bytes
+from seaweedmq.model.kafka.groups import GroupError
 
 
 def group_error_reply(event: Join | Sync | Heartbeat | Leave, error: GroupError) -> Reply:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import count
 
 from seaweedmq.errors import ResourceExhausted
-from seaweedmq.model.kafka_nodes import NODE_ID_MAX, NODES_MAX, NodeTable
+from seaweedmq.model.kafka.nodes import NODE_ID_MAX, NODES_MAX, NodeTable
 
 
 def with_nodes(

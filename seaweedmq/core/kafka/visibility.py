@@ -7,7 +7,7 @@ same offsets.
 
 from collections.abc import Iterable
 
-from seaweedmq.model.kafka_group_admin import INTERNAL_TOPICS
+from seaweedmq.model.kafka.group_admin import INTERNAL_TOPICS
 from seaweedmq.model.ring import KeyRange, even_ranges
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Scaling, Topic

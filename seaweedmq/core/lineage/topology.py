@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from seaweedmq.errors import InvalidArgument, ResourceExhausted
-from seaweedmq.model.kafka_group_admin import INTERNAL_TOPICS
+from seaweedmq.model.kafka.group_admin import INTERNAL_TOPICS
 from seaweedmq.model.ring import KeyRange, even_ranges
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
 from seaweedmq.model.topic import PARTITIONS_MAX, Durability, Scaling, Topic, TopicChange, TopicSpec

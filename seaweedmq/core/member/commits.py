@@ -1,6 +1,6 @@
 """The queue of positions to commit: coalesced, one commit in flight at a time, kept across reconnects."""
 
-from seaweedmq.model.groups import GroupCommit, GroupCommitted, Position
+from seaweedmq.model.messages.groups import GroupCommit, GroupCommitted, Position
 
 
 class CommitQueue:

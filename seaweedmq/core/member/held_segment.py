@@ -5,8 +5,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from seaweedmq.core.member.acks import ACKED, GIVEN_UP, OUT, WAITING, Ledger, Offsets, RowSpan
 from seaweedmq.core.member.redelivery import NEVER, KeyOrder
-from seaweedmq.model.groups import DELIVERIES_KEPT_MAX, Ownership, Position
-from seaweedmq.model.subscribe import Start, StartKind
+from seaweedmq.model.messages.groups import DELIVERIES_KEPT_MAX, Ownership, Position
+from seaweedmq.model.messages.subscribe import Start, StartKind
 
 R = TypeVar("R")
 """The rows of a frame, in the caller's representation."""

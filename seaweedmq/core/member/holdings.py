@@ -20,7 +20,7 @@ from typing import Generic
 from seaweedmq.core.member.commits import CommitQueue
 from seaweedmq.core.member.held_segment import HeldSegment, M, R
 from seaweedmq.core.member.record_dispatch import RecordDispatch
-from seaweedmq.model.groups import GroupAssignment, GroupCommitted, Ownership
+from seaweedmq.model.messages.groups import GroupAssignment, GroupCommitted, Ownership
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from seaweedmq.core.member.acks import ACKED, OUT, WAITING, Offsets, RowSpan
 from seaweedmq.core.member.held_segment import HeldSegment, M, R
 from seaweedmq.core.member.redelivery import NEVER
 from seaweedmq.core.member.unacked import Unacked
-from seaweedmq.model.groups import Ownership
+from seaweedmq.model.messages.groups import Ownership
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from seaweedmq.core.segment.recent_frames import RecentFrames
 from seaweedmq.errors import DuplicateSequence, Fenced, OutOfOrderSequence
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.producer import KAFKA_SEQUENCES, unwrapped
-from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.segment import ProducerState
 
 

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Sequence
 from seaweedmq.core.segment.producer_entry import ProducerEntry
 from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.producer import NO_PRODUCER, is_kafka_producer, unwrapped
-from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.segment import ProducerSequence, ProducerState
 
 SNAPSHOT_FRAMES_MAX = 16_384

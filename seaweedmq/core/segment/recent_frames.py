@@ -4,7 +4,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 
 SLACK_FRAMES = 64
 """Dropped frames that may occupy memory until they are cut off."""

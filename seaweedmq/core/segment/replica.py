@@ -10,7 +10,7 @@ from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import Fenced, InvalidArgument, ProtocolViolation
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import ProducerSequence, ProducerState
 
 

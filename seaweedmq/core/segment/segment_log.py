@@ -16,7 +16,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from seaweedmq.core.segment.producers import ProducerTable
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import ProducerState
 from seaweedmq.model.topic import Durability
 

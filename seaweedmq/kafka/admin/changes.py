@@ -17,8 +17,8 @@ from seaweedmq.errors import (
     SeaweedMQError,
     StaleMetadata,
 )
-from seaweedmq.model.calls import AlterTopic, CreateTopics, DeleteTopic, RaiseLowWatermark
 from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.messages.calls import AlterTopic, CreateTopics, DeleteTopic, RaiseLowWatermark
 from seaweedmq.model.topic import TOPICS_AT_ONCE_MAX, Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.ports import BrokerApi
 from seaweedmq.runtime.retrying import backoff, retrying

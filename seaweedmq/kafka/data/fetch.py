@@ -25,9 +25,9 @@ from seaweedmq.kafka.metadata.partition_lookup import NO_EPOCH, LeaderHint, Part
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import code_of
-from seaweedmq.kafka.wire.fetch_reply import FetchedPartition, FetchedTopic, fetch_reply
-from seaweedmq.kafka.wire.freeing import free
 from seaweedmq.kafka.wire.messages import API, Handler, Reply, Request
+from seaweedmq.kafka.wire.replies.fetch_reply import FetchedPartition, FetchedTopic, fetch_reply
+from seaweedmq.kafka.wire.replies.freeing import free
 from seaweedmq.runtime.log_once import RejectionLog
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.runtime.turns import Turn

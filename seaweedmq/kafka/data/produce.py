@@ -35,10 +35,10 @@ from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import KafkaError, code_of
 from seaweedmq.kafka.wire.messages import API, Handler, Reply, Request
-from seaweedmq.kafka.wire.produce_reply import ProducedPartition, ProducedTopic, produce_reply
+from seaweedmq.kafka.wire.replies.produce_reply import ProducedPartition, ProducedTopic, produce_reply
 from seaweedmq.model.config import MIB
-from seaweedmq.model.frames import Frames
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.frames import Frames
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.topic_settings import TimestampType, TopicSettings
 from seaweedmq.runtime.later import Later
 from seaweedmq.runtime.one_at_a_time import OneAtATime

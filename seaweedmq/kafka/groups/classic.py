@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from seaweedmq.core.kafka.classic_events import (
+from seaweedmq.core.kafka.groups.classic_events import (
     DeleteGroupReply,
     Heartbeat,
     Join,
@@ -19,7 +19,6 @@ from seaweedmq.errors import SeaweedMQError, StaleMetadata
 from seaweedmq.kafka.coordinators import Coordinators
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
-from seaweedmq.kafka.wire.group_replies import heartbeat_reply
 from seaweedmq.kafka.wire.messages import (
     API,
     DeleteGroupsResponse,
@@ -32,7 +31,8 @@ from seaweedmq.kafka.wire.messages import (
     Request,
     SyncGroupResponse,
 )
-from seaweedmq.model.kafka_groups import GroupState, ListedGroup
+from seaweedmq.kafka.wire.replies.group_replies import heartbeat_reply
+from seaweedmq.model.kafka.groups import GroupState, ListedGroup
 from seaweedmq.ports import Environment
 
 CLASSIC = "classic"

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, 
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
-from seaweedmq.core.kafka.classic_events import (
+from seaweedmq.core.kafka.groups.classic_events import (
     CommitOffsets,
     CommitReply,
     DeleteOffsets,
@@ -18,7 +18,6 @@ from seaweedmq.kafka.coordinators import Coordinators
 from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
-from seaweedmq.kafka.wire.group_replies import TopicErrors, commit_reply
 from seaweedmq.kafka.wire.messages import (
     API,
     Handler,
@@ -27,7 +26,8 @@ from seaweedmq.kafka.wire.messages import (
     Reply,
     Request,
 )
-from seaweedmq.model.kafka_groups import OffsetValue
+from seaweedmq.kafka.wire.replies.group_replies import TopicErrors, commit_reply
+from seaweedmq.model.kafka.groups import OffsetValue
 from seaweedmq.runtime.turns import Turn, at_once, in_turns
 
 MANY_GROUPS_FROM, NAMED_ERRORS_FROM = 8, 9

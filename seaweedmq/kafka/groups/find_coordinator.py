@@ -8,7 +8,7 @@ from seaweedmq.kafka.metadata.nodes import NO_NODE, Nodes
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
 from seaweedmq.kafka.wire.messages import API, FindCoordinatorResponse, Handler, Reply, Request
-from seaweedmq.model.kafka_nodes import Node
+from seaweedmq.model.kafka.nodes import Node
 
 OF_GROUPS, OF_TRANSACTIONS = 0, 1
 MANY_KEYS_FROM = 4

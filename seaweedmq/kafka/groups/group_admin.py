@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from seaweedmq.broker.local import LocalBroker
 from seaweedmq.codec.kafka.assignment import assigned_partitions
-from seaweedmq.core.kafka.classic_events import (
+from seaweedmq.core.kafka.groups.classic_events import (
     CommitOffsets,
     CommitReply,
     DeleteGroupReply,
@@ -18,7 +18,14 @@ from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, Unavaila
 from seaweedmq.kafka.coordinators import Coordinators
 from seaweedmq.kafka.shard import Shard
 from seaweedmq.kafka.wire.error_mapping import KafkaError
-from seaweedmq.model.calls import (
+from seaweedmq.model.kafka.group_admin import (
+    KafkaGroupDescription,
+    KafkaGroupMember,
+    KafkaGroupOffset,
+    KafkaGroupSummary,
+)
+from seaweedmq.model.kafka.groups import DescribedGroup, GroupError, GroupState, OffsetValue
+from seaweedmq.model.messages.calls import (
     Call,
     DeleteKafkaGroup,
     DescribeKafkaGroup,
@@ -26,15 +33,8 @@ from seaweedmq.model.calls import (
     ResetKafkaGroup,
     TopicStats,
 )
-from seaweedmq.model.kafka_group_admin import (
-    KafkaGroupDescription,
-    KafkaGroupMember,
-    KafkaGroupOffset,
-    KafkaGroupSummary,
-)
-from seaweedmq.model.kafka_groups import DescribedGroup, GroupError, GroupState, OffsetValue
+from seaweedmq.model.messages.subscribe import Start, StartKind
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.subscribe import Start, StartKind
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.read.recovery import earliest_offset
 from seaweedmq.storage.read.time_search import find_offset_by_time

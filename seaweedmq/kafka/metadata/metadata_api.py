@@ -28,7 +28,7 @@ from seaweedmq.kafka.wire.messages import (
     Reply,
     Request,
 )
-from seaweedmq.model.kafka_group_admin import INTERNAL_TOPICS
+from seaweedmq.model.kafka.group_admin import INTERNAL_TOPICS
 from seaweedmq.model.topic import TopicName, TopicSpec
 from seaweedmq.runtime.turns import Turn
 

@@ -17,13 +17,13 @@ from itertools import chain, count, islice
 
 from xxhash import xxh3_128_intdigest
 
-from seaweedmq.codec.kafka_nodes import node_table_from_json, node_table_to_json
-from seaweedmq.codec.keys import KAFKA_NODES
+from seaweedmq.codec.state.kafka_nodes import node_table_from_json, node_table_to_json
+from seaweedmq.codec.state.keys import KAFKA_NODES
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.kafka.node_ids import with_nodes
 from seaweedmq.errors import AlreadyExists, Conflict, SeaweedMQError
 from seaweedmq.model.claims import ClaimKind
-from seaweedmq.model.kafka_nodes import NODES_MAX, Node, NodeTable
+from seaweedmq.model.kafka.nodes import NODES_MAX, Node, NodeTable
 from seaweedmq.ports import Compare, Environment, MetaStore, Put, SegmentStore
 from seaweedmq.rpc.address import parse_address
 from seaweedmq.runtime.log_once import OnceLogger

@@ -9,7 +9,7 @@ from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic, TopicDire
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import KafkaError
 from seaweedmq.kafka.wire.fields import Endpoint
-from seaweedmq.model.kafka_nodes import Node
+from seaweedmq.model.kafka.nodes import Node
 
 NO_EPOCH = -1
 NO_TOPIC_ID = bytes(16)

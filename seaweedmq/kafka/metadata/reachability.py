@@ -10,7 +10,7 @@ from typing import Final
 
 from seaweedmq.broker.local import LocalBroker
 from seaweedmq.errors import SeaweedMQError, Unavailable
-from seaweedmq.model.calls import LogEnds
+from seaweedmq.model.messages.calls import LogEnds
 from seaweedmq.model.topic import Topic
 
 log = logging.getLogger(__name__)

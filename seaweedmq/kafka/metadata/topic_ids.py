@@ -6,12 +6,12 @@ deleted topic, or to one that the view does not show yet: only etcd decides.
 
 from collections.abc import Mapping
 
-from seaweedmq.codec import keys
-from seaweedmq.codec.metadata import topic_from_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.metadata import topic_from_json
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.core.kafka.classic_events import Partition
+from seaweedmq.core.kafka.groups.classic_events import Partition
 from seaweedmq.core.kafka.topic_ids import topic_id_of
-from seaweedmq.model.kafka_groups import OffsetValue
+from seaweedmq.model.kafka.groups import OffsetValue
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import MetaStore
 

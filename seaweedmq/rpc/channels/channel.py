@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from seaweedmq.errors import ProtocolViolation, SeaweedMQError, fresh
 from seaweedmq.model.config import KIB
-from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, Frames
+from seaweedmq.model.messages.frames import LARGE_MESSAGE_BYTES, Frames
 from seaweedmq.rpc.channels.wire import Credit, End, Message, Section, Status, write_envelope
 from seaweedmq.runtime.signal import Signal
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final, TypeAlias, TypeVar
 
 from seaweedmq.errors import SeaweedMQError, Unavailable
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 from seaweedmq.rpc.channels import wire
 from seaweedmq.rpc.channels.channel import Channel, ChannelWindow, Outgoing, SharedWindow
 from seaweedmq.rpc.channels.wire import Credit, Message, Section, Status, read_envelope

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from seaweedmq.errors import ProtocolViolation, SeaweedMQError
-from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, Frames
+from seaweedmq.model.messages.frames import LARGE_MESSAGE_BYTES, Frames
 from seaweedmq.rpc.channels.channel import WINDOW_BYTES, Channel, Outgoing
 from seaweedmq.rpc.channels.wire import Ahead, End, Message, Section, Status, read_envelope
 from seaweedmq.rpc.status import code_of

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
 
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.frames import Frames
-from seaweedmq.rpc import types
+from seaweedmq.model.messages.frames import Frames
+from seaweedmq.rpc.messages import types
 from seaweedmq.rpc.v1 import channels_pb2
 
 _SECTION_TAG: Final = 1 << 3 | 2

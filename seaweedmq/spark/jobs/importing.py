@@ -24,7 +24,7 @@ from pyspark.sql.functions import count, lit, struct, to_csv
 from pyspark.sql.types import NumericType, StringType, StructField, StructType
 
 import seaweedmq.spark as ours
-from seaweedmq.codec import csv_tables
+from seaweedmq.codec.imports import csv_tables
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import InvalidArgument, Unsupported
 from seaweedmq.model.topic import TopicName

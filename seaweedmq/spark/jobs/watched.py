@@ -10,7 +10,7 @@ from pyspark.util import inheritable_thread_target
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.topic import TopicName
 from seaweedmq.spark.options import WRITE_ID
-from seaweedmq.spark.sink import new_write_id
+from seaweedmq.spark.write.sink import new_write_id
 from seaweedmq.storage.staging import StagedBatch, StagedSink
 from seaweedmq.storage.store.files import open_store
 

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 
 CHUNKS_AT_ONCE: Final = 4
 """Made from a table in one visit to a thread: a visit costs as much as a tenth of a frame of 1 MiB."""

@@ -19,7 +19,7 @@ from seaweedmq.codec.frame import HEADER_BYTES, MAGIC, Frame, FrameHeader, Trunc
 from seaweedmq.codec.logfile import LogPreamble, decode_preamble
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported, fresh
 from seaweedmq.model.files import SegmentFile
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.logs.log_index import Mark
 from seaweedmq.storage.logs.lost_blocks import LostBlocks

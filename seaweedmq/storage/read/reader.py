@@ -15,7 +15,7 @@ from seaweedmq.core.files.cover import file_at
 from seaweedmq.core.files.holes import missing_records
 from seaweedmq.errors import Corrupt, DataLoss, NotFound, OutOfRange
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentStore
 from seaweedmq.storage.logs.chunk import CHUNKS_AT_ONCE, Chunk

@@ -12,7 +12,7 @@ from seaweedmq.core.files.retention import broker_of
 from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.errors import Corrupt, NotFound, StorageFailed
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import ProducerState, Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentStore

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 from seaweedmq.ports import StorageSpace
 from seaweedmq.storage.store.faults import NO_SPACE
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
-from seaweedmq.codec.documents import topic_from_document
 from seaweedmq.codec.paths import (
     DELETED_PREFIX,
     GROUPS,
@@ -28,6 +27,7 @@ from seaweedmq.codec.paths import (
     removed_dir,
     topic_dir,
 )
+from seaweedmq.codec.state.documents import topic_from_document
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.claims import ClaimKind
 from seaweedmq.model.cluster import StorageMarker

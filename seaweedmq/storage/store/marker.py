@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from seaweedmq.codec.cluster import marker_document, marker_from_document
 from seaweedmq.codec.paths import CLUSTER_DOCUMENT
+from seaweedmq.codec.state.cluster import marker_document, marker_from_document
 from seaweedmq.errors import NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.storage.store import file_io

@@ -11,8 +11,6 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from seaweedmq.codec.cluster import marker_document, marker_from_document
-from seaweedmq.codec.documents import topic_from_document
 from seaweedmq.codec.paths import (
     CLUSTER_DOCUMENT,
     DELETED_TOPICS,
@@ -36,6 +34,8 @@ from seaweedmq.codec.paths import (
     table_prefix,
     topic_dir,
 )
+from seaweedmq.codec.state.cluster import marker_document, marker_from_document
+from seaweedmq.codec.state.documents import topic_from_document
 from seaweedmq.core.files.cover import refuse_overlap
 from seaweedmq.errors import AlreadyExists, Closed, NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.claims import ClaimKind

@@ -16,7 +16,7 @@ from seaweedmq.core.files.cover import covered_up_to, uncovered
 from seaweedmq.core.files.retention import log_end_bound
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.logs.log_scan import LogFrame, LogScanner, check_joins
 from seaweedmq.storage.store.faults import storage_failed

@@ -16,7 +16,7 @@ from seaweedmq.core.files.live_tables import TABLE_GRACE_S
 from seaweedmq.errors import DeadlineExceeded, Unavailable
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.runtime.boot_clock import boot_s
+from seaweedmq.runtime.process.boot_clock import boot_s
 from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
 from seaweedmq.storage.tables.protocol import (
     Answer,

@@ -21,8 +21,6 @@ from pathlib import Path
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from seaweedmq.codec.delta import Add, Commit, Remove, commit_info, encode_commit
-from seaweedmq.codec.documents import lineage_from_document
 from seaweedmq.codec.paths import (
     LINEAGE_DOCUMENT,
     delta_log_dir,
@@ -31,6 +29,8 @@ from seaweedmq.codec.paths import (
     table_dir,
     table_path,
 )
+from seaweedmq.codec.state.documents import lineage_from_document
+from seaweedmq.codec.tables.delta import Add, Commit, Remove, commit_info, encode_commit
 from seaweedmq.core.files.live_tables import (
     Operation,
     TableSpan,

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seaweedmq.codec.delta import Commit, decode_commit
-from seaweedmq.codec.delta_checkpoint import Checkpoint, checkpoint_of, checkpoint_table
+from seaweedmq.codec.tables.delta import Commit, decode_commit
+from seaweedmq.codec.tables.delta_checkpoint import Checkpoint, checkpoint_of, checkpoint_table
 from seaweedmq.errors import Conflict, Corrupt
 from seaweedmq.storage.store import file_io
 

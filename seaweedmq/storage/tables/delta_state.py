@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from seaweedmq.codec.delta import Add, Commit, LogMetadata, Remove
-from seaweedmq.codec.delta_checkpoint import Checkpoint
+from seaweedmq.codec.tables.delta import Add, Commit, LogMetadata, Remove
+from seaweedmq.codec.tables.delta_checkpoint import Checkpoint
 from seaweedmq.core.files.live_tables import TABLE_GRACE_S
 from seaweedmq.errors import Corrupt, Unsupported
 from seaweedmq.model.topic import TopicName

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from xxhash import xxh3_128_hexdigest
 
-from seaweedmq.codec.delta import Add, LogMetadata, stats_json
-from seaweedmq.codec.delta_schema import columns_of, delta_schema, features_needed, left_out
 from seaweedmq.codec.paths import KEPT, kept_path, table_dir, table_path
+from seaweedmq.codec.tables.delta import Add, LogMetadata, stats_json
+from seaweedmq.codec.tables.delta_schema import columns_of, delta_schema, features_needed, left_out
 from seaweedmq.codec.timestamps import moment_text
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.core.files.live_tables import TableSpan

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seaweedmq.codec.delta import Commit
 from seaweedmq.codec.paths import delta_log_dir, parse_segment_file, table_dir
+from seaweedmq.codec.tables.delta import Commit
 from seaweedmq.errors import Corrupt, InvalidArgument, NotFound, OutOfRange, Unsupported
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seaweedmq.codec.metadata import topic_to_json
+from seaweedmq.codec.state.metadata import topic_to_json
 from seaweedmq.errors import ALL_KINDS, SeaweedMQError
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic, TopicName

@@ -20,7 +20,7 @@ from seaweedmq.codec.frame import (
 from seaweedmq.codec.payload.batch import encode_frame, payload_schema
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import SegmentFile
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS, KeyRange
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import BlockingInput

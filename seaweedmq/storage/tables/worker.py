@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from seaweedmq.codec.metadata import topic_from_json
+from seaweedmq.codec.state.metadata import topic_from_json
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic

@@ -10,8 +10,8 @@ import pytest
 from seaweedmq import aio
 from seaweedmq.broker.groups.store import GroupStore
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.codec import keys
-from seaweedmq.codec.group_metadata import group_from_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.group_metadata import group_from_json
 from seaweedmq.errors import (
     Fenced,
     InvalidArgument,
@@ -21,7 +21,8 @@ from seaweedmq.errors import (
     SeaweedMQError,
     StaleMetadata,
 )
-from seaweedmq.model.calls import (
+from seaweedmq.model.group_record import SegmentOwner
+from seaweedmq.model.messages.calls import (
     DeleteGroup,
     DeleteTopic,
     DescribeGroup,
@@ -31,9 +32,8 @@ from seaweedmq.model.calls import (
     ResetGroup,
     SplitSegment,
 )
-from seaweedmq.model.group_record import SegmentOwner
-from seaweedmq.model.groups import GroupAssignment, GroupOpen, GroupRequest
-from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind
+from seaweedmq.model.messages.groups import GroupAssignment, GroupOpen, GroupRequest
+from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Environment
 from tests.broker.joining import GROUP, Joining, settled

@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from seaweedmq.broker.groups import journal as journals
-from seaweedmq.codec import keys
-from seaweedmq.codec.group_journal import replayed
-from seaweedmq.codec.group_metadata import committed_from_json
 from seaweedmq.codec.paths import GROUPS, parse_journal_name
-from seaweedmq.model.calls import DeleteGroup, ResetGroup
-from seaweedmq.model.subscribe import EARLIEST
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.group_journal import replayed
+from seaweedmq.codec.state.group_metadata import committed_from_json
+from seaweedmq.model.messages.calls import DeleteGroup, ResetGroup
+from seaweedmq.model.messages.subscribe import EARLIEST
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.joining import GROUP, Joining
 from tests.broker.testbed import NAME, Host, Testbed, story

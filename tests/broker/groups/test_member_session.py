@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 from seaweedmq.broker.groups.member_session import MemberSession
-from seaweedmq.model.groups import GroupAssignment, GroupCommitted, Ownership
-from seaweedmq.model.subscribe import EARLIEST
+from seaweedmq.model.messages.groups import GroupAssignment, GroupCommitted, Ownership
+from seaweedmq.model.messages.subscribe import EARLIEST
 
 
 def assigned(*ownerships: tuple[int, int]) -> GroupAssignment:

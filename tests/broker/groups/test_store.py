@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from seaweedmq.broker.groups.store import GroupName, GroupStore
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.errors import (
     Conflict,
     Deposed,
@@ -17,9 +17,9 @@ from seaweedmq.errors import (
     StaleMetadata,
     Unavailable,
 )
-from seaweedmq.model.calls import DeleteTopic
 from seaweedmq.model.group_record import CommittedOffset, GroupRecord, MemberRecord, SegmentOwner
-from seaweedmq.model.subscribe import EARLIEST
+from seaweedmq.model.messages.calls import DeleteTopic
+from seaweedmq.model.messages.subscribe import EARLIEST
 from seaweedmq.ports import Delete, Put
 from tests.broker.test_etcd_refuses import KINDS, refuse
 from tests.broker.testbed import NAME, Host, Testbed, story

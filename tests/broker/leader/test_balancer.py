@@ -11,7 +11,7 @@ import pytest
 from seaweedmq.broker.leader.placement import Placement
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerLoad
-from seaweedmq.model.calls import GetClusterStatus, Rebalance, SplitSegment
+from seaweedmq.model.messages.calls import GetClusterStatus, Rebalance, SplitSegment
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS, WHOLE_RING, covers_ring
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Scaling

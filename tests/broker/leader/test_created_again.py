@@ -14,7 +14,9 @@ from seaweedmq.client.config import ClientConfig
 from seaweedmq.codec.frame import HEADER_BYTES, stamp
 from seaweedmq.core.lineage.repair import Repair
 from seaweedmq.errors import Fenced, NotFound
-from seaweedmq.model.calls import (
+from seaweedmq.model.description import ALL, TopicDescription
+from seaweedmq.model.files import FileKind
+from seaweedmq.model.messages.calls import (
     AlterTopic,
     DeleteTopic,
     DescribeTopic,
@@ -26,11 +28,9 @@ from seaweedmq.model.calls import (
     SealSegment,
     WriteOut,
 )
-from seaweedmq.model.description import ALL, TopicDescription
-from seaweedmq.model.files import FileKind
-from seaweedmq.model.publish import PublishOpen
-from seaweedmq.model.replication import SegmentRef
-from seaweedmq.model.subscribe import EARLIEST, SubscribeOpen
+from seaweedmq.model.messages.publish import PublishOpen
+from seaweedmq.model.messages.replication import SegmentRef
+from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import Durability, TopicChange, TopicName
 from seaweedmq.ports import Environment
 from seaweedmq.storage.store.memory import StorageOp

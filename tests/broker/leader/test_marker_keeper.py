@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from seaweedmq.broker.leader.marker_keeper import KEEP_INTERVAL_S
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.ports import Changes
 from tests.broker.testbed import Testbed, story
 from tests.sim.machines.meta import SimMetaStore

@@ -7,10 +7,10 @@ from functools import partial
 import pytest
 
 from seaweedmq.broker.leader.metadata_batcher import MetadataBatcher
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.core.lineage.topology import MetadataChange, SegmentEnd, succeed
 from seaweedmq.errors import Conflict, InvalidArgument, NotFound, ResourceExhausted, SeaweedMQError, Unavailable
-from seaweedmq.model.calls import CreateTopics
+from seaweedmq.model.messages.calls import CreateTopics
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName, TopicSpec
 from seaweedmq.ports import Compare, Delete, Put

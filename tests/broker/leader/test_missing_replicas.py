@@ -3,7 +3,7 @@
 import asyncio
 
 from seaweedmq.model.broker import ClusterStatus
-from seaweedmq.model.calls import GetClusterStatus, MoveSegment
+from seaweedmq.model.messages.calls import GetClusterStatus, MoveSegment
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.store.memory import StorageOp

@@ -9,7 +9,7 @@ import pytest
 from seaweedmq.broker.leader.sealer import Sealer
 from seaweedmq.errors import Fenced, NotFound
 from seaweedmq.model.broker import BrokerLoad
-from seaweedmq.model.calls import DrainBroker, Fence, ReportSuspicions, Seal, SealSegment
+from seaweedmq.model.messages.calls import DrainBroker, Fence, ReportSuspicions, Seal, SealSegment
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story

@@ -7,15 +7,22 @@ from dataclasses import replace
 import pytest
 
 from seaweedmq.broker.groups.registry import Groups
-from seaweedmq.codec import keys
-from seaweedmq.codec.documents import lineage_from_document, topic_from_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, fence_path, log_path
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.documents import lineage_from_document, topic_from_document
 from seaweedmq.coordination import description
 from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION
 from seaweedmq.errors import InvalidArgument, NotFound, Unavailable
-from seaweedmq.model.calls import AlterTopic, DescribeGroup, DescribeTopic, ReportEmptied, SealSegment, TopicStats
 from seaweedmq.model.description import ALL, IDS_MAX, OPEN, SegmentSelection, TopicDescription
 from seaweedmq.model.id_ranges import IdRanges
+from seaweedmq.model.messages.calls import (
+    AlterTopic,
+    DescribeGroup,
+    DescribeTopic,
+    ReportEmptied,
+    SealSegment,
+    TopicStats,
+)
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicChange, TopicName
 from seaweedmq.storage.store.memory import StorageOp

@@ -9,7 +9,8 @@ import pytest
 from seaweedmq.broker.leader.sealer import Sealer
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, StaleMetadata, Unavailable
-from seaweedmq.model.calls import (
+from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.messages.calls import (
     Call,
     DeleteTopic,
     DescribeTopic,
@@ -20,8 +21,7 @@ from seaweedmq.model.calls import (
     SealSegment,
     SplitSegment,
 )
-from seaweedmq.model.description import TopicDescription
-from seaweedmq.model.publish import PublishSealed
+from seaweedmq.model.messages.publish import PublishSealed
 from seaweedmq.model.ring import WHOLE_RING, KeyRange, covers_ring
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Scaling

@@ -13,14 +13,15 @@ import pytest
 from xxhash import xxh3_64_intdigest
 
 from seaweedmq import aio
-from seaweedmq.codec import keys
 from seaweedmq.codec.logfile import LOG_MAGIC
-from seaweedmq.codec.metadata import segment_from_json
 from seaweedmq.codec.slots import slot_of
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.metadata import segment_from_json
 from seaweedmq.codec.topic_schema import schema_to_bytes
 from seaweedmq.core.lineage.problems import RETRY_MOST_S
 from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError
-from seaweedmq.model.calls import (
+from seaweedmq.model.files import FileKind
+from seaweedmq.model.messages.calls import (
     AdoptSchema,
     AlterTopic,
     Call,
@@ -32,10 +33,9 @@ from seaweedmq.model.calls import (
     SealSegment,
     TopicStats,
 )
-from seaweedmq.model.files import FileKind
-from seaweedmq.model.publish import PublishOpen
+from seaweedmq.model.messages.publish import PublishOpen
+from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import TopicChange, TopicName
 from seaweedmq.ports import Environment
 from seaweedmq.storage.store.memory import StorageOp

@@ -15,11 +15,17 @@ from seaweedmq.broker.memory.sending import Sending
 from seaweedmq.codec.frame import HEADER_BYTES, split_frames, split_payload, stamp
 from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import DeadlineExceeded, ResourceExhausted, StorageFailed
-from seaweedmq.model.calls import MoveSegment
 from seaweedmq.model.config import KIB, MIB
-from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, SENT_PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead
-from seaweedmq.model.publish import PublishFrames
-from seaweedmq.model.subscribe import EARLIEST, SubscribeOpen
+from seaweedmq.model.messages.calls import MoveSegment
+from seaweedmq.model.messages.frames import (
+    LARGE_MESSAGE_BYTES,
+    PIECE_BYTES,
+    SENT_PIECE_BYTES,
+    SMALL_MESSAGE_BYTES,
+    FrameHead,
+)
+from seaweedmq.model.messages.publish import PublishFrames
+from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import Durability
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, NAME, Testbed, frame, story, values

@@ -6,9 +6,9 @@ from typing import Any
 
 from seaweedmq.broker.recovery.cluster import recover_cluster
 from seaweedmq.broker.recovery.plan import Plan
-from seaweedmq.codec import keys
-from seaweedmq.codec.cluster import identity_to_json
-from seaweedmq.codec.documents import lineage_from_document
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.cluster import identity_to_json
+from seaweedmq.codec.state.documents import lineage_from_document
 from seaweedmq.coordination.memory import MemoryMetaServer
 from seaweedmq.model.cluster import STORAGE_FORMAT, StorageMarker
 from seaweedmq.model.segment import Segment

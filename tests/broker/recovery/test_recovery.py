@@ -5,11 +5,18 @@ from dataclasses import replace
 import pytest
 
 from seaweedmq.broker.recovery.plan import EtcdCondition
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.errors import InvalidArgument, StaleMetadata, Unavailable
-from seaweedmq.model.calls import AlterTopic, AwaitedTopic, AwaitTopics, DescribeTopic, RaiseLowWatermark, SplitSegment
 from seaweedmq.model.description import ALL
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.messages.calls import (
+    AlterTopic,
+    AwaitedTopic,
+    AwaitTopics,
+    DescribeTopic,
+    RaiseLowWatermark,
+    SplitSegment,
+)
 from seaweedmq.model.topic import TopicChange
 from seaweedmq.ports import Compare, Delete, Put
 from seaweedmq.storage.store.memory import StorageOp

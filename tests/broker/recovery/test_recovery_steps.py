@@ -8,11 +8,11 @@ import pytest
 
 from seaweedmq.broker.recovery.ends import end_offsets
 from seaweedmq.broker.recovery.plan import EtcdCondition, Plan
-from seaweedmq.codec import keys
-from seaweedmq.codec.metadata import broker_to_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.metadata import broker_to_json
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.broker import BrokerInfo
-from seaweedmq.model.calls import SplitSegment
+from seaweedmq.model.messages.calls import SplitSegment
 from seaweedmq.ports import Put
 from tests.broker.recovery.lost_etcd import (
     copied,

@@ -11,7 +11,7 @@ from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.segment.replicate import FollowerLink
 from seaweedmq.core.segment.follower_progress import PATIENCE, FollowerProgress
 from seaweedmq.errors import DeadlineExceeded
-from seaweedmq.model.replication import ReplicateOpen
+from seaweedmq.model.messages.replication import ReplicateOpen
 from seaweedmq.runtime.signal import Signal
 from tests.sim.machines.loop import SimLoop
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from seaweedmq.broker.leader.sealer import Sealer
-from seaweedmq.model.calls import SealSegment
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.messages.calls import SealSegment
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.segment.test_without_etcd import all_values, open_segment, replicated, store_two
 from tests.broker.testbed import NAME, TTL_S, Host, Testbed, story, values

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.calls import MergeSegments, MoveSegment, SealSegment, SplitSegment
+from seaweedmq.model.messages.calls import MergeSegments, MoveSegment, SealSegment, SplitSegment
 from seaweedmq.model.segment import Segment
 from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story
 

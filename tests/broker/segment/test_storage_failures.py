@@ -8,8 +8,8 @@ import pytest
 
 from seaweedmq.broker.segment import segment_files
 from seaweedmq.errors import StaleMetadata, StorageFailed
-from seaweedmq.model.calls import AlterTopic
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.messages.calls import AlterTopic
 from seaweedmq.model.topic import Durability, TopicChange
 from seaweedmq.storage.store.memory import MemoryLogWriter, StorageOp
 from tests.broker.testbed import CONFIG, NAME, TTL_S, Testbed, story, values

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.codec.documents import topic_document
 from seaweedmq.codec.paths import TOPIC_DOCUMENT
+from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.core.segment.segment_lifecycle import SegmentStage
 from seaweedmq.errors import StaleMetadata, StorageFailed, Unavailable
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.publish import PublishAck
+from seaweedmq.model.messages.publish import PublishAck
 from seaweedmq.model.topic import Durability
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, NAME, TTL_S, Host, Publishing, Testbed, story, values

@@ -12,9 +12,9 @@ from seaweedmq.broker.segment.write_out import ReplicaWriter
 from seaweedmq.core.segment.replica import Replica
 from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import StorageFailed
-from seaweedmq.model.calls import Fence, ReportSuspicions, WriteOut
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.messages.calls import Fence, ReportSuspicions, WriteOut
 from seaweedmq.model.topic import Durability, TopicName
 from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp
 from tests.broker.segment.test_without_etcd import all_values, replicated, store_two

@@ -13,7 +13,7 @@ from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.errors import Closed, Fenced, InvalidArgument, SeaweedMQError, StaleMetadata, StorageFailed
 from seaweedmq.model.config import KIB
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, NAME, Host, Testbed, frame, story
 

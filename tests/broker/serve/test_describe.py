@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.calls import (
+from seaweedmq.model.description import IDS_MAX, TopicDescription
+from seaweedmq.model.messages.calls import (
     AWAITED_AT_ONCE_MAX,
     AwaitedTopic,
     AwaitTopics,
@@ -14,7 +15,6 @@ from seaweedmq.model.calls import (
     SealSegment,
     UpdatedTopics,
 )
-from seaweedmq.model.description import IDS_MAX, TopicDescription
 from seaweedmq.model.topic import TopicName, TopicSpec
 from tests.broker.testbed import NAME, Testbed, story
 

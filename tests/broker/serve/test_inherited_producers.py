@@ -12,8 +12,8 @@ from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.core.lineage import topology
 from seaweedmq.errors import SeaweedMQError, StaleMetadata, Unavailable
-from seaweedmq.model.calls import SealSegment
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.messages.calls import SealSegment
 from seaweedmq.model.segment import Segment
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, NAME, Host, Testbed, frame, story

@@ -16,10 +16,10 @@ from seaweedmq.client.client import Client
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.subscribe.topic_reader import SkippedRecords
 from seaweedmq.errors import DataLoss
-from seaweedmq.model.calls import AlterTopic, RaiseLowWatermark, SealSegment
 from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.subscribe import Start, StartKind
+from seaweedmq.model.messages.calls import AlterTopic, RaiseLowWatermark, SealSegment
+from seaweedmq.model.messages.subscribe import Start, StartKind
 from seaweedmq.model.topic import TopicChange
 from seaweedmq.ports import Environment
 from tests.broker.testbed import CONFIG, NAME, Host, Publishing, Testbed, story

@@ -14,11 +14,11 @@ from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.core.lineage import topology
 from seaweedmq.errors import Fenced, OutOfRange, ResourceExhausted, SeaweedMQError
-from seaweedmq.model.calls import DescribeTopic, MergeSegments, SealSegment, SplitSegment
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.files import FileKind
-from seaweedmq.model.publish import PublishAck, PublishFrames, PublishOpen, PublishReady, PublishSealed
-from seaweedmq.model.subscribe import EARLIEST
+from seaweedmq.model.messages.calls import DescribeTopic, MergeSegments, SealSegment, SplitSegment
+from seaweedmq.model.messages.publish import PublishAck, PublishFrames, PublishOpen, PublishReady, PublishSealed
+from seaweedmq.model.messages.subscribe import EARLIEST
 from seaweedmq.ports import Environment
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, NAME, Host, Publishing, Streaming, Testbed, frame, story, values

@@ -19,8 +19,8 @@ from seaweedmq.errors import (
     StaleMetadata,
 )
 from seaweedmq.model.config import KIB
-from seaweedmq.model.publish import PublishAck, PublishFrames, PublishOpen, PublishReady
-from seaweedmq.model.subscribe import SubscribeCredit
+from seaweedmq.model.messages.publish import PublishAck, PublishFrames, PublishOpen, PublishReady
+from seaweedmq.model.messages.subscribe import SubscribeCredit
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, NAME, Testbed, frame, story, values

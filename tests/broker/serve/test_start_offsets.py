@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import replace
 
 from seaweedmq.broker.serve.start_offsets import FRESH_S, LISTING_WAIT_S_MAX
-from seaweedmq.model.calls import AlterTopic, SealSegment, TopicStats
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.messages.calls import AlterTopic, SealSegment, TopicStats
 from seaweedmq.model.topic import TopicChange
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from seaweedmq.errors import NotFound, OutOfRange, ProtocolViolation, SeaweedMQError, StaleMetadata
-from seaweedmq.model.calls import DeleteTopic
 from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind
-from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeCredit, SubscribeOpen
+from seaweedmq.model.messages.calls import DeleteTopic
+from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeCredit, SubscribeOpen
 from seaweedmq.model.topic import Durability, TopicName
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, NAME, WALL_START_US, Host, Publishing, Streaming, Testbed, story, value, values

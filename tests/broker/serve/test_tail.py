@@ -10,9 +10,9 @@ from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.broker.serve.tail import Losses, Tail, TailState
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.errors import NotFound, OutOfRange
-from seaweedmq.model.calls import DeleteTopic
 from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.messages.calls import DeleteTopic
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.storage.logs.log_index import LogIndex
 from tests.broker.testbed import CONFIG, NAME, Host, Publishing, Testbed, story

@@ -7,8 +7,8 @@ import pytest
 
 from seaweedmq.broker.upkeep import compaction
 from seaweedmq.core.files.compaction import AUTO_TABLES_MIN
-from seaweedmq.model.calls import AlterTopic, SealSegment
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.messages.calls import AlterTopic, SealSegment
 from seaweedmq.model.topic import TopicChange
 from seaweedmq.model.topic_settings import AUTO_COMPACT
 from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story, values

@@ -9,8 +9,8 @@ import pytest
 
 from seaweedmq.broker.upkeep import deleted_records
 from seaweedmq.errors import Corrupt, StorageFailed, Unavailable
-from seaweedmq.model.calls import RaiseLowWatermark
 from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.model.messages.calls import RaiseLowWatermark
 from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
 from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story, values
 

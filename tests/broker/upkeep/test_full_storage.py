@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from seaweedmq.errors import StorageFailed
-from seaweedmq.model.calls import AlterTopic, DeleteTopic, RaiseLowWatermark, SealSegment
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.messages.calls import AlterTopic, DeleteTopic, RaiseLowWatermark, SealSegment
 from seaweedmq.model.topic import TopicChange
 from seaweedmq.model.topic_settings import configs_of
 from seaweedmq.storage.store.memory import StorageOp

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from seaweedmq.codec.logfile import decode_preamble
-from seaweedmq.model.calls import RaiseLowWatermark
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.messages.calls import RaiseLowWatermark
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story, value, values
 

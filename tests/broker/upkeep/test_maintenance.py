@@ -9,9 +9,9 @@ import pytest
 from seaweedmq.codec.paths import table_path
 from seaweedmq.core.lineage import topology
 from seaweedmq.errors import SeaweedMQError, Unavailable
-from seaweedmq.model.calls import AlterTopic, SealSegment
 from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.messages.calls import AlterTopic, SealSegment
 from seaweedmq.model.topic import Scaling, Topic, TopicChange
 from seaweedmq.storage.store.memory import StorageOp
 from seaweedmq.storage.tables.memory_converter import MemoryTableConverter

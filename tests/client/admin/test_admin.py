@@ -13,7 +13,7 @@ from seaweedmq.client.blocking import admin as sync_admin
 from seaweedmq.client.blocking.background import Background
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.errors import InvalidArgument, StaleMetadata
-from seaweedmq.model.calls import (
+from seaweedmq.model.messages.calls import (
     AlterTopic,
     Call,
     CreateTopics,
@@ -32,7 +32,7 @@ from seaweedmq.model.calls import (
     SealSegment,
     SplitSegment,
 )
-from seaweedmq.model.subscribe import LATEST, Start, StartKind
+from seaweedmq.model.messages.subscribe import LATEST, Start, StartKind
 from seaweedmq.model.topic import TopicChange, TopicName
 from seaweedmq.ports import BrokerApi, Dialer
 from tests.client.conftest import QUICK, environment

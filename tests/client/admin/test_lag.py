@@ -9,8 +9,8 @@ from seaweedmq.client.admin.lag import Lags, lag_seconds
 from seaweedmq.client.client import Client
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.errors import OutOfRange, Unavailable
-from seaweedmq.model.groups import GroupDescription, GroupTopic, SegmentLag
-from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeOpen
+from seaweedmq.model.messages.groups import GroupDescription, GroupTopic, SegmentLag
+from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeOpen
 from seaweedmq.model.topic import TopicName
 from tests.client.conftest import NOW_US, QUICK, environment
 from tests.client.fake_broker import FakeBroker, FakeCluster, StoredSegment

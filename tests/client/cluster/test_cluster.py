@@ -14,8 +14,8 @@ from seaweedmq.client.cluster.cluster import AVOID_S, Cluster
 from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.errors import Closed, ConnectionRefused, NotFound, Unavailable, Unsupported
-from seaweedmq.model.calls import DescribeTopic
 from seaweedmq.model.description import ALL, IDS_MAX, SegmentSelection, TopicDescription
+from seaweedmq.model.messages.calls import DescribeTopic
 from seaweedmq.model.topic import TopicName
 from tests.client.conftest import QUICK, environment
 from tests.client.fake_broker import FakeCluster

@@ -1,7 +1,7 @@
 """How long a member believes what it was assigned."""
 
 from seaweedmq.client.group.assignment_lease import AssignmentLease
-from seaweedmq.model.groups import GroupAssignment
+from seaweedmq.model.messages.groups import GroupAssignment
 
 
 def assignment(trust_s: float | None) -> GroupAssignment:

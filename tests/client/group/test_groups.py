@@ -18,7 +18,7 @@ from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
 from seaweedmq.core.group.events import Reset
 from seaweedmq.core.member.acks import Ledger
 from seaweedmq.errors import DeadlineExceeded, Fenced, InvalidArgument, NotFound, Unavailable
-from seaweedmq.model.subscribe import EARLIEST
+from seaweedmq.model.messages.subscribe import EARLIEST
 from tests.client.conftest import environment
 from tests.client.fake_broker import FakeCluster
 

@@ -11,7 +11,7 @@ from seaweedmq.client.group import completion as stop
 from seaweedmq.client.group.completion import wait_finished
 from seaweedmq.errors import NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.description import TopicDescription
-from seaweedmq.model.groups import GroupDescription
+from seaweedmq.model.messages.groups import GroupDescription
 from seaweedmq.model.topic import TopicName
 
 NAME = TopicName.parse("shop/orders")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.publish.batch import Batch
+from seaweedmq.client.publish.batches.batch import Batch
 from seaweedmq.client.publish.buffer import RecordBuffer, Work
 from seaweedmq.client.publish.futures import RecordFuture
 from seaweedmq.client.publish.promise import BatchPromise

@@ -19,7 +19,7 @@ from seaweedmq.client.publish.segment_sender import UNACKNOWLEDGED_S
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, NotFound, OutOfRange, Unavailable
-from seaweedmq.model.calls import AwaitTopics
+from seaweedmq.model.messages.calls import AwaitTopics
 from seaweedmq.model.producer import NATIVE_PRODUCER_BIT
 from seaweedmq.model.ring import KeyRange, slot_of
 from seaweedmq.model.topic import TopicName

@@ -10,8 +10,8 @@ from seaweedmq.client.publish.promise import Positions
 from seaweedmq.client.publish.send_window import SendWindow
 from seaweedmq.codec.frame import FrameHeader, decode_header, encode_header
 from seaweedmq.errors import Corrupt, InvalidArgument, NotFound, ProtocolViolation, SeaweedMQError, Unavailable
-from seaweedmq.model.frames import Frames
-from seaweedmq.model.publish import FrameAck, PublishReady, PublishSealed
+from seaweedmq.model.messages.frames import Frames
+from seaweedmq.model.messages.publish import FrameAck, PublishReady, PublishSealed
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import TopicName

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pytest
 
 from seaweedmq.client.cluster.cluster import Cluster
-from seaweedmq.client.publish.framing import by_segment, frames_of
+from seaweedmq.client.publish.batches.framing import by_segment, frames_of
+from seaweedmq.client.publish.batches.rows import Rows
 from seaweedmq.client.publish.outgoing_frame import OutgoingFrame
 from seaweedmq.client.publish.routing import Routes
-from seaweedmq.client.publish.rows import Rows
 from seaweedmq.client.publish.staged_publisher import Search, StagedPublisher, place_of
 from seaweedmq.client.publish.staged_rows import RowSelection, StagedRows
 from seaweedmq.codec.frame import HEADER_BYTES, decode_header

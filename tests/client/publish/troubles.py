@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.payload.batch import decode_frame
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from tests.client.fake_broker import FakeCluster

@@ -8,9 +8,9 @@ from seaweedmq.client.subscribe.offset_tracker import OffsetTracker
 from seaweedmq.client.subscribe.receive_credit import ReceiveCredit
 from seaweedmq.errors import OutOfRange, ProtocolViolation
 from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeEnd
 from seaweedmq.model.ring import RING_SLOTS_MAX, KeyRange
 from seaweedmq.model.segment import Segment, SegmentState
-from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeEnd
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 
 NAME = TopicName("shop", "orders")

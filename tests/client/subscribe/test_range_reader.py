@@ -6,7 +6,7 @@ import pytest
 
 from seaweedmq.client.client import Client
 from seaweedmq.errors import InvalidArgument, NotFound, OutOfRange
-from seaweedmq.model.subscribe import EARLIEST, Start, StartKind
+from seaweedmq.model.messages.subscribe import EARLIEST, Start, StartKind
 from tests.client.fake_broker import FakeCluster
 from tests.client.subscribe.test_subscribe import TOPIC, publish
 

@@ -20,8 +20,8 @@ from seaweedmq.client.subscribe.messages import Message
 from seaweedmq.codec.frame import Frame
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.errors import Corrupt, InvalidArgument, NotFound, OutOfRange, StaleMetadata, Unavailable
-from seaweedmq.model.calls import DescribeTopic
 from seaweedmq.model.description import SegmentStats
+from seaweedmq.model.messages.calls import DescribeTopic
 from seaweedmq.model.topic import TopicName
 from tests.client.conftest import QUICK, environment
 from tests.client.fake_broker import FakeBroker, FakeCluster

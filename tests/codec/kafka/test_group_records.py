@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from seaweedmq.codec.kafka.group_records import decode_record, encode_record, partition_of_group
 from seaweedmq.errors import Corrupt, Unsupported
-from seaweedmq.model.kafka_groups import GroupMetadataRecord, GroupValue, MemberValue, OffsetRecord, OffsetValue
+from seaweedmq.model.kafka.groups import GroupMetadataRecord, GroupValue, MemberValue, OffsetRecord, OffsetValue
 
 GOLDEN = {
     name: bytes.fromhex(data)

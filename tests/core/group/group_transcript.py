@@ -20,10 +20,10 @@ from seaweedmq.core.group.events import (
 )
 from seaweedmq.core.group.group_state_machine import GroupStateMachine
 from seaweedmq.model.group_record import CommittedOffset, GroupRecord
-from seaweedmq.model.groups import GroupAssignment, GroupCommit, GroupCommitted, Position
+from seaweedmq.model.messages.groups import GroupAssignment, GroupCommit, GroupCommitted, Position
+from seaweedmq.model.messages.subscribe import EARLIEST, Start
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.segment import Segment, SegmentState
-from seaweedmq.model.subscribe import EARLIEST, Start
 from seaweedmq.model.topic import TopicName
 
 LIMITS = GroupLimits(session_timeout_s=6, revoke_timeout_s=300, rebalance_delay_s=0.2, members_max=5, detection_s=2.5)

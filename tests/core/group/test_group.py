@@ -7,7 +7,7 @@ import pytest
 from seaweedmq.core.group.description import describe
 from seaweedmq.core.group.events import Deleted, Outcome, Tick
 from seaweedmq.errors import NotFound
-from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind
+from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind
 from tests.core.group.group_transcript import LIMITS, TOPIC, Transcript, segment
 
 # --- members come and go

@@ -33,9 +33,9 @@ from seaweedmq.core.group.events import (
 from seaweedmq.core.group.group_state_machine import GroupStateMachine
 from seaweedmq.errors import Fenced
 from seaweedmq.model.group_record import CommittedOffset, GroupRecord
-from seaweedmq.model.groups import GroupAssignment, GroupCommit, GroupCommitted, GroupReply, Position
+from seaweedmq.model.messages.groups import GroupAssignment, GroupCommit, GroupCommitted, GroupReply, Position
+from seaweedmq.model.messages.subscribe import EARLIEST
 from seaweedmq.model.segment import SegmentState
-from seaweedmq.model.subscribe import EARLIEST
 from tests.core.group.group_transcript import LIMITS, segment
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e", "f"])

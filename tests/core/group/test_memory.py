@@ -8,8 +8,8 @@ from seaweedmq.core.group.events import Outcome
 from seaweedmq.core.group.memory import COMMITTED_BYTES, DELIVERY_BYTES, GroupMemory, GroupSize
 from seaweedmq.errors import ResourceExhausted
 from seaweedmq.model.group_record import CommittedOffset, GroupRecord, MemberRecord, SegmentOwner
-from seaweedmq.model.groups import GroupCommit, Position
-from seaweedmq.model.subscribe import EARLIEST
+from seaweedmq.model.messages.groups import GroupCommit, Position
+from seaweedmq.model.messages.subscribe import EARLIEST
 
 
 def record(members: int = 0, owners: int = 0) -> GroupRecord:

@@ -8,7 +8,15 @@ from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass, field
 
-from seaweedmq.core.kafka.classic_events import CommitOffsets, CoordinatorLimits, Heartbeat, Join, Leave, Leaving, Sync
+from seaweedmq.core.kafka.groups.classic_events import (
+    CommitOffsets,
+    CoordinatorLimits,
+    Heartbeat,
+    Join,
+    Leave,
+    Leaving,
+    Sync,
+)
 
 Answer = tuple[object, ...]
 

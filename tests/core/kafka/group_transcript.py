@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from seaweedmq.core.kafka.classic_events import (
+from seaweedmq.core.kafka.groups.classic_events import (
     CommitOffsets,
     CommitReply,
     CoordinatorLimits,
@@ -33,9 +33,9 @@ from seaweedmq.core.kafka.classic_events import (
     Tick,
     TopicsDeleted,
 )
-from seaweedmq.core.kafka.shard_state import GroupShard
-from seaweedmq.core.kafka.state_memory import StateMemory
-from seaweedmq.model.kafka_groups import DescribedGroup, GroupError, ShardRecord
+from seaweedmq.core.kafka.groups.shard_state import GroupShard
+from seaweedmq.core.kafka.groups.state_memory import StateMemory
+from seaweedmq.model.kafka.groups import DescribedGroup, GroupError, ShardRecord
 
 LIMITS = CoordinatorLimits(members_max=4)
 AT_MS = 1_700_000_000_000

@@ -16,7 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from seaweedmq.core.kafka.classic_events import (
+from seaweedmq.core.kafka.groups.classic_events import (
     CommitOffsets,
     CommitReply,
     CoordinatorLimits,
@@ -37,9 +37,9 @@ from seaweedmq.core.kafka.classic_events import (
     SyncReply,
     Tick,
 )
-from seaweedmq.core.kafka.shard_state import GroupShard
-from seaweedmq.core.kafka.state_memory import StateMemory
-from seaweedmq.model.kafka_groups import GroupMetadataRecord, ShardRecord
+from seaweedmq.core.kafka.groups.shard_state import GroupShard
+from seaweedmq.core.kafka.groups.state_memory import StateMemory
+from seaweedmq.model.kafka.groups import GroupMetadataRecord, ShardRecord
 from tests.core.kafka.group_model import Answer, Model
 
 LIMITS = CoordinatorLimits(members_max=4, new_member_join_ms=90_000, offsets_check_ms=10**12)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.codec.metadata import segment_to_json
+from seaweedmq.codec.state.metadata import segment_to_json
 from seaweedmq.core.lineage.topology import (
     REPLICAS_MAX,
     SEALED_SEQUENCES_MAX,

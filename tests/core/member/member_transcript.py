@@ -5,7 +5,7 @@ A record is named by its key and its offset, as ``a7``, in segment 0; in another
 
 from seaweedmq.core.member.holdings import Instructions
 from seaweedmq.core.member.record_dispatch import Bounds
-from seaweedmq.model.groups import Ownership
+from seaweedmq.model.messages.groups import Ownership
 from tests.core.member.plain_member import Keys, PlainMember, Record, ownership
 
 

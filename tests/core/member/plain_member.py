@@ -9,8 +9,8 @@ from seaweedmq.core.member.acks import ACKED, RowSpan
 from seaweedmq.core.member.held_segment import HeldSegment
 from seaweedmq.core.member.holdings import Holdings, Instructions
 from seaweedmq.core.member.record_dispatch import Bounds, GivenUp, NewRows, RecordDispatch
-from seaweedmq.model.groups import GroupAssignment, GroupCommitted, Ownership, Position
-from seaweedmq.model.subscribe import EARLIEST, Start, StartKind
+from seaweedmq.model.messages.groups import GroupAssignment, GroupCommitted, Ownership, Position
+from seaweedmq.model.messages.subscribe import EARLIEST, Start, StartKind
 
 BYTES_PER_ROW = 10
 ROWS_AT_ONCE = 4

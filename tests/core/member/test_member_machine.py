@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from seaweedmq.core.member.acks import ACKED, GIVEN_UP, NEW, OUT, WAITING
 from seaweedmq.core.member.held_segment import HeldSegment
 from seaweedmq.core.member.record_dispatch import Bounds
-from seaweedmq.model.groups import Ownership
+from seaweedmq.model.messages.groups import Ownership
 from tests.core.member.plain_member import BYTES_PER_ROW, Keys, PlainMember, Record, ownership
 
 SEGMENTS = range(3)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.errors import Fenced, InvalidArgument, ResourceExhausted
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.producer import (
     KAFKA_PRODUCERS,
     KAFKA_SEQUENCES,
@@ -14,7 +15,6 @@ from seaweedmq.model.producer import (
     is_kafka_producer,
     unwrapped,
 )
-from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.segment import ProducerState
 
 ME = 5_000

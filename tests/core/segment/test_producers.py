@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.core.segment.producers import SNAPSHOT_FRAMES_MAX, ProducerTable
 from seaweedmq.errors import Fenced, InvalidArgument, ResourceExhausted
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 
 ME = 7
 FRAMES = 16

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry, SegmentLog
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.topic import Durability
 
 ME = 1

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from seaweedmq import aio
-from seaweedmq.codec import keys
 from seaweedmq.codec.kafka.group_records import partition_of_group
-from seaweedmq.codec.metadata import broker_from_json, segment_from_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.metadata import broker_from_json, segment_from_json
 from seaweedmq.coordination.etcd import EtcdMetaStore
 from seaweedmq.coordination.local import LocalEtcd
 from seaweedmq.errors import SeaweedMQError, Unavailable

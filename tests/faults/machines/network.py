@@ -10,7 +10,7 @@ import os
 import secrets
 from typing import Protocol
 
-from seaweedmq.runtime.free_ports import free_ports
+from seaweedmq.runtime.process.free_ports import free_ports
 from tests.faults.machines.proxy import Proxy
 
 NOBODY = "02:00:00:00:00:01"

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.runtime.open_files import PART
+from seaweedmq.runtime.process.open_files import PART
 from tests.integration.kafka.idle import idle
 from tests.integration.kafka.members import until
 from tests.integration.kafka.records import TIMEOUT_S

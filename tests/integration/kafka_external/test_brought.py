@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seaweedmq.runtime.free_ports import free_ports
+from seaweedmq.runtime.process.free_ports import free_ports
 from tests.integration.kafka_external import brought
 from tests.integration.kafka_external.brought import (
     GO,

@@ -13,8 +13,8 @@ from seaweedmq.kafka.wire.messages import (
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
 )
-from seaweedmq.model.calls import AlterTopic
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.messages.calls import AlterTopic
 from seaweedmq.model.topic import TopicChange, TopicName
 from tests.broker.testbed import CONFIG, Testbed, story
 from tests.kafka.byte_client import ByteClient, byte_clients

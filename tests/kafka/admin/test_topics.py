@@ -15,7 +15,7 @@ from seaweedmq.kafka.wire.messages import (
     MetadataRequest,
 )
 from seaweedmq.kafka.wire.versions import ADVERTISED
-from seaweedmq.model.calls import AlterTopic, DrainBroker
+from seaweedmq.model.messages.calls import AlterTopic, DrainBroker
 from seaweedmq.model.topic import Scaling, Topic, TopicChange, TopicName
 from tests.broker.testbed import Testbed, story
 from tests.kafka.byte_client import ByteClient, byte_clients

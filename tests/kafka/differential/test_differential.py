@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from seaweedmq.runtime.free_ports import free_ports
+from seaweedmq.runtime.process.free_ports import free_ports
 from tests.kafka.differential.comparison import differences
 from tests.kafka.differential.deliberate import DELIBERATE
 from tests.kafka.differential.play import awaited

@@ -21,7 +21,7 @@ from seaweedmq.kafka.wire.messages import (
     SyncGroupRequest,
 )
 from seaweedmq.kafka.wire.versions import ADVERTISED
-from seaweedmq.model.calls import DrainBroker
+from seaweedmq.model.messages.calls import DrainBroker
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import Testbed, story
 from tests.kafka.group_testbed import KAFKA, OFFSETS_TOPIC, TOPIC, Cluster, Gateway, Member, commit_of

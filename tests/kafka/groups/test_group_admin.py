@@ -11,9 +11,9 @@ from seaweedmq.codec.kafka.assignment import assigned_partitions
 from seaweedmq.errors import InvalidArgument, NotFound, Unavailable
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, SyncGroupRequest
-from seaweedmq.model.calls import DeleteKafkaGroup, DescribeKafkaGroup, ListKafkaGroups, ResetKafkaGroup
-from seaweedmq.model.kafka_group_admin import KafkaGroupMember, KafkaGroupOffset, KafkaGroupSummary
-from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind
+from seaweedmq.model.kafka.group_admin import KafkaGroupMember, KafkaGroupOffset, KafkaGroupSummary
+from seaweedmq.model.messages.calls import DeleteKafkaGroup, DescribeKafkaGroup, ListKafkaGroups, ResetKafkaGroup
+from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind
 from seaweedmq.model.topic import TopicName
 from tests.broker.testbed import Testbed, story
 from tests.kafka.group_testbed import TOPIC, Cluster, Member

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.codec.documents import topic_document
 from seaweedmq.codec.paths import TOPIC_DOCUMENT
+from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.core.kafka.topic_ids import topic_id_of
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import (
@@ -19,7 +19,7 @@ from seaweedmq.kafka.wire.messages import (
     MetadataResponse,
 )
 from seaweedmq.kafka.wire.versions import ADVERTISED
-from seaweedmq.model.calls import DeleteTopic
+from seaweedmq.model.messages.calls import DeleteTopic
 from seaweedmq.model.topic import TopicName
 from tests.broker.testbed import CONFIG, Testbed, story
 from tests.kafka.byte_client import ByteClient, byte_clients

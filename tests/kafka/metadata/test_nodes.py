@@ -5,12 +5,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from seaweedmq.codec.kafka_nodes import node_table_from_json, node_table_to_json
-from seaweedmq.codec.keys import BROKERS, KAFKA_NODES
+from seaweedmq.codec.state.kafka_nodes import node_table_from_json, node_table_to_json
+from seaweedmq.codec.state.keys import BROKERS, KAFKA_NODES
 from seaweedmq.core.kafka.node_ids import with_nodes
 from seaweedmq.errors import Corrupt, ResourceExhausted, StorageFailed, Unavailable
 from seaweedmq.kafka.metadata.nodes import Nodes
-from seaweedmq.model.kafka_nodes import NODE_ID_MAX, NODES_MAX, Node, NodeTable
+from seaweedmq.model.kafka.nodes import NODE_ID_MAX, NODES_MAX, Node, NodeTable
 from seaweedmq.ports import Delete, Put
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import Testbed, story

@@ -11,7 +11,6 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPartition
 
 from seaweedmq.kafka.gateway import versions_reply
-from seaweedmq.kafka.wire.fetch_reply import FetchedPartition, FetchedTopic, fetch_reply
 from seaweedmq.kafka.wire.messages import (
     API,
     UUID,
@@ -24,6 +23,7 @@ from seaweedmq.kafka.wire.messages import (
     Reply,
     Request,
 )
+from seaweedmq.kafka.wire.replies.fetch_reply import FetchedPartition, FetchedTopic, fetch_reply
 from tests.kafka.wire.script import listening
 
 TOPIC_ID = UUID(int=7)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.decoding import ELEMENTS_MAX, Malformed
-from seaweedmq.kafka.wire.error_reply import error_reply
 from seaweedmq.kafka.wire.frames import NotAdvertised, read_request
 from seaweedmq.kafka.wire.messages import API, HeartbeatRequest, Line, Reply, Request
+from seaweedmq.kafka.wire.replies.error_reply import error_reply
 from tests.kafka.wire import oracle
 from tests.kafka.wire.script import listening, script, until
 

@@ -11,7 +11,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.coordination.memory import Backup, MemoryMetaServer
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.ports import Changes, Compare, Delete, Entry, Put, Snapshot

@@ -19,12 +19,12 @@ from typing import Any, Generic, TypeVar
 from seaweedmq.codec.frame import decode_header
 from seaweedmq.errors import DeadlineExceeded, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerLoad
-from seaweedmq.model.calls import Call
-from seaweedmq.model.frames import SMALL_MESSAGE_BYTES, FrameHead
-from seaweedmq.model.groups import GroupReply, GroupRequest
-from seaweedmq.model.publish import PublishAck, PublishFrames, PublishReply, PublishRequest
-from seaweedmq.model.replication import ReplicateFrames, ReplicateHeld, ReplicateReply, ReplicateRequest
-from seaweedmq.model.subscribe import SubscribeFrames, SubscribeReply, SubscribeRequest
+from seaweedmq.model.messages.calls import Call
+from seaweedmq.model.messages.frames import SMALL_MESSAGE_BYTES, FrameHead
+from seaweedmq.model.messages.groups import GroupReply, GroupRequest
+from seaweedmq.model.messages.publish import PublishAck, PublishFrames, PublishReply, PublishRequest
+from seaweedmq.model.messages.replication import ReplicateFrames, ReplicateHeld, ReplicateReply, ReplicateRequest
+from seaweedmq.model.messages.subscribe import SubscribeFrames, SubscribeReply, SubscribeRequest
 from seaweedmq.ports import BrokerApi
 from tests.sim.machines.loop import OWNER, Owner, OwnerState, SimLoop, place_of
 

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from seaweedmq import errors
-from seaweedmq.broker.leader import topic_creator
-from seaweedmq.broker.leader.schema_adopter import SchemaAdopter
+from seaweedmq.broker.leader.topics import topic_creator
+from seaweedmq.broker.leader.topics.schema_adopter import SchemaAdopter
 from seaweedmq.broker.serve.appender import Appender
 from seaweedmq.client.group.assignment_lease import AssignmentLease
-from seaweedmq.client.publish import framing, outbox
+from seaweedmq.client.publish import outbox
+from seaweedmq.client.publish.batches import framing
+from seaweedmq.client.publish.batches.rows import Rows
 from seaweedmq.client.publish.outgoing_frame import FrameOutcome
-from seaweedmq.client.publish.rows import Rows
 from seaweedmq.client.publish.send_window import SendWindow
 from seaweedmq.client.subscribe.subscriber import Subscriber
 from seaweedmq.client.subscribe.topic_reader import TopicReader
@@ -23,7 +24,7 @@ from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.codec.slots import slots_of
 from seaweedmq.core.member.redelivery import KeyOrder
-from seaweedmq.model.publish import PublishSealed
+from seaweedmq.model.messages.publish import PublishSealed
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.topic import TopicName
 from tests.sim.mutants.mutants import Break

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.broker.leader import record_deletion
+from seaweedmq.broker.leader.topics import record_deletion
 from seaweedmq.broker.serve import subscribe
 from seaweedmq.broker.serve.lookup import ServedSegment
 from seaweedmq.broker.upkeep import deleted_records

@@ -8,9 +8,9 @@ import pytest
 
 from seaweedmq.broker.local import LocalPartition
 from seaweedmq.broker.serve.inherited_producers import InheritedProducers
-from seaweedmq.core.kafka.classic_events import GroupError
-from seaweedmq.core.kafka.classic_group import ClassicGroup
-from seaweedmq.core.kafka.shard_state import GroupShard
+from seaweedmq.core.kafka.groups.classic_events import GroupError
+from seaweedmq.core.kafka.groups.classic_group import ClassicGroup
+from seaweedmq.core.kafka.groups.shard_state import GroupShard
 from seaweedmq.core.lineage import predecessor_chain
 from seaweedmq.kafka.admin.cursors import CursorKey, Cursors
 from seaweedmq.kafka.data import partition_reader
@@ -21,7 +21,7 @@ from seaweedmq.kafka.metadata.partition_lookup import PartitionLookup
 from seaweedmq.kafka.shard import Shard
 from seaweedmq.kafka.shard_log import ShardLog
 from seaweedmq.kafka.wire.connection import Connection
-from seaweedmq.model.kafka_groups import OffsetRecord
+from seaweedmq.model.kafka.groups import OffsetRecord
 
 Break = Callable[[pytest.MonkeyPatch], None]
 

@@ -9,7 +9,7 @@ from seaweedmq.broker.memory.intake import Intake
 from seaweedmq.broker.memory.read_permit import ReadPermit
 from seaweedmq.broker.memory.sending import Sending
 from seaweedmq.broker.segment.primary import OpenSegment
-from seaweedmq.model.frames import LARGE_MESSAGE_BYTES
+from seaweedmq.model.messages.frames import LARGE_MESSAGE_BYTES
 from tests.sim.mutants.mutants import Break
 
 

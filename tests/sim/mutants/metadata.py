@@ -13,11 +13,11 @@ from seaweedmq.broker.leader import metadata, metadata_batcher, pruner
 from seaweedmq.broker.upkeep import maintenance
 from seaweedmq.client.cluster import cluster
 from seaweedmq.client.cluster.topic_view import TopicView
-from seaweedmq.codec.documents import topic_document, topic_from_document
 from seaweedmq.codec.paths import TOPIC_DOCUMENT, document_path
+from seaweedmq.codec.state.documents import topic_document, topic_from_document
 from seaweedmq.coordination import description
-from seaweedmq.model.calls import DescribeTopic
 from seaweedmq.model.id_ranges import NO_IDS
+from seaweedmq.model.messages.calls import DescribeTopic
 from seaweedmq.storage.store.memory import MemorySegmentStore
 
 Break = Callable[[pytest.MonkeyPatch], None]

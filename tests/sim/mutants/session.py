@@ -9,8 +9,8 @@ from seaweedmq.broker.groups.member_session import MemberSession
 from seaweedmq.broker.leader_forwarder import LeaderForwarder
 from seaweedmq.broker.membership import Membership
 from seaweedmq.broker.segment.owned import OwnedSegments
-from seaweedmq.codec.keys import broker_key
-from seaweedmq.codec.metadata import broker_to_json
+from seaweedmq.codec.state.keys import broker_key
+from seaweedmq.codec.state.metadata import broker_to_json
 from seaweedmq.coordination import limits, session, view
 from seaweedmq.coordination.session import Session
 from seaweedmq.ports import Put, loop_s

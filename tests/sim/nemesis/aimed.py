@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Durability, TopicName
 from tests.sim.machines.process import BrokerProcess

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from seaweedmq.codec.paths import log_dir
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.model.calls import SealSegment
 from seaweedmq.model.config import KIB
+from seaweedmq.model.messages.calls import SealSegment
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Durability, TopicName
 from seaweedmq.storage.store.memory import StorageOp

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from seaweedmq.codec.kafka.group_records import partition_of_group
-from seaweedmq.model.kafka_group_admin import groups_topic
+from seaweedmq.model.kafka.group_admin import groups_topic
 from seaweedmq.model.segment import Segment
 from tests.sim.machines.kafka import kafka_address
 from tests.sim.machines.network import KEEPALIVE_TIMEOUT_S

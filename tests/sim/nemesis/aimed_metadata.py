@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.model.calls import GetClusterStatus, SealSegment
+from seaweedmq.model.messages.calls import GetClusterStatus, SealSegment
 from seaweedmq.model.segment import Segment
 from tests.sim.machines.loop import Owner
 from tests.sim.machines.process import BrokerProcess

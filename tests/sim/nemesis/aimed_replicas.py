@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from seaweedmq.codec.paths import table_dir, topic_dir
-from seaweedmq.model.calls import DeleteTopic
+from seaweedmq.model.messages.calls import DeleteTopic
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.store.memory import StorageOp

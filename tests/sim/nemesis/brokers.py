@@ -4,7 +4,7 @@ import asyncio
 import random
 from typing import TYPE_CHECKING
 
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.model.segment import Segment
 from tests.sim.machines.loop import Owner
 from tests.sim.machines.network import KEEPALIVE_TIMEOUT_S

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from seaweedmq.broker.recovery.cluster import recover_cluster
 from seaweedmq.broker.recovery.plan import EtcdCondition
-from seaweedmq.codec import keys
-from seaweedmq.codec.cluster import identity_from_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.cluster import identity_from_json
 from seaweedmq.coordination.memory import Backup
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.cluster import StorageMarker

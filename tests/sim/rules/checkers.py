@@ -8,9 +8,9 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from seaweedmq.codec import keys
-from seaweedmq.codec.group_metadata import committed_from_json, group_from_json
-from seaweedmq.codec.metadata import broker_from_json, segment_from_json, topic_from_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.group_metadata import committed_from_json, group_from_json
+from seaweedmq.codec.state.metadata import broker_from_json, segment_from_json, topic_from_json
 from seaweedmq.model.group_record import GroupRecord
 from seaweedmq.model.group_record import SegmentOwner as GroupOwner
 from seaweedmq.model.ring import covers_ring

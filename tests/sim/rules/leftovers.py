@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Container, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from tests.sim.machines.clocks import QUIET_ERROR_S, WILD_ERROR_S

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from seaweedmq.core.files.cover import uncovered
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.kafka_group_admin import INTERNAL_TOPICS
+from seaweedmq.model.kafka.group_admin import INTERNAL_TOPICS
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.store.memory import MemoryFile, MemorySegmentStore

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from seaweedmq.client.subscribe.messages import Message
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.group_record import GroupRecord
 from seaweedmq.model.group_record import SegmentOwner as Ownership
-from seaweedmq.model.groups import GroupCommit, GroupCommitted, GroupLeave, GroupOpen
+from seaweedmq.model.messages.groups import GroupCommit, GroupCommitted, GroupLeave, GroupOpen
 from seaweedmq.model.topic import TopicName
 from tests.sim.machines.loop import Owner
 from tests.sim.rules.retention import without

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from seaweedmq.codec import keys
-from seaweedmq.codec.metadata import broker_from_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.metadata import broker_from_json
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError
 from seaweedmq.model.topic import TopicName
 from tests.sim.machines.loop import Owner

@@ -6,7 +6,8 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from seaweedmq.errors import InvalidArgument, OutOfRange, SeaweedMQError
-from seaweedmq.model.calls import (
+from seaweedmq.model.kafka.group_admin import INTERNAL_TOPICS
+from seaweedmq.model.messages.calls import (
     AlterTopic,
     DrainBroker,
     MergeSegments,
@@ -15,7 +16,6 @@ from seaweedmq.model.calls import (
     SealSegment,
     SplitSegment,
 )
-from seaweedmq.model.kafka_group_admin import INTERNAL_TOPICS
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicChange
 from tests.sim.machines.loop import Owner

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.config import MIB
+from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen, SubscribeRequest
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.subscribe import EARLIEST, SubscribeOpen, SubscribeRequest
 from seaweedmq.model.topic import TopicName
 from tests.sim.machines.loop import Owner
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import SegmentFile
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import ProducerState
 from seaweedmq.ports import LogReader
 from seaweedmq.storage.logs.lost_blocks import BLOCK_BYTES

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from seaweedmq.codec.documents import topic_document
 from seaweedmq.codec.paths import TOPIC_DOCUMENT, deleted_topic_path, sink_mark, sink_marks_dir
+from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.model.topic import NAME_LENGTH_MAX, TOPIC_NAME_LENGTH_MAX, TopicName
 from seaweedmq.storage.staged_sweep import sweep
 from seaweedmq.storage.staging import StagedSink

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.codec.documents import topic_document
 from seaweedmq.codec.paths import TOPIC_DOCUMENT, log_dir, table_dir, table_path, topic_dir
+from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.errors import InvalidArgument, StorageFailed
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.files import FileSegmentStore, open_store

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from seaweedmq.codec.documents import topic_document
 from seaweedmq.codec.paths import CLUSTER_DOCUMENT, TOPIC_DOCUMENT, journal_name
+from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.errors import NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.cluster import STORAGE_FORMAT, StorageMarker
 from seaweedmq.storage.staging import StagedSink

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from seaweedmq.codec.documents import topic_document
 from seaweedmq.codec.paths import KEPT, TOPIC_DOCUMENT, kept_path, table_dir, table_path
+from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.files import DirectoryTarget, convert_files

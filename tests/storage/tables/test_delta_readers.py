@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from seaweedmq.codec.delta_schema import delta_schema, features_needed, left_out
+from seaweedmq.codec.tables.delta_schema import delta_schema, features_needed, left_out
 from seaweedmq.storage.tables import delta
 from seaweedmq.storage.tables.delta import DeltaLogs, reconcile
 from seaweedmq.storage.tables.delta_tables import left_out_of

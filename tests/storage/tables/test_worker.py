@@ -12,7 +12,7 @@ import psutil
 import pytest
 import uvloop
 
-from seaweedmq.codec.metadata import topic_to_json
+from seaweedmq.codec.state.metadata import topic_to_json
 from seaweedmq.errors import Corrupt, DeadlineExceeded, Unavailable
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.storage.store.files import FileSegmentStore
@@ -80,7 +80,7 @@ def test_a_child_that_cannot_be_started_is_started_later(
 WITHOUT_PANDAS = """
 import asyncio, sys
 from pathlib import Path
-from seaweedmq.codec.metadata import topic_from_json
+from seaweedmq.codec.state.metadata import topic_from_json
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.read.time_search import find_offset_by_time

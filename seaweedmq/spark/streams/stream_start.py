@@ -1,0 +1,146 @@
+"""Where a stream begins that has no checkpoint yet: options ``startingOffsets`` and ``startingTimestamp``."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+from seaweedmq.core.lineage.frontier import Frontier, LineageGraph, beginning, beginning_at, everything
+from seaweedmq.core.lineage.lineage import below_offset
+from seaweedmq.errors import OutOfRange
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic
+from seaweedmq.spark.streams.stream_options import StreamOptions
+from seaweedmq.storage.read.recovery import earliest_offset
+from seaweedmq.storage.read.time_search import find_offset_by_time
+from seaweedmq.storage.snapshot import TopicSnapshot, list_files, list_removed
+from seaweedmq.storage.store.files import FileSegmentStore
+
+
+def starting_frontier(
+    root: Path, topic: Topic, lineage: LineageGraph, ends: Mapping[int, int], options: StreamOptions
+) -> Frontier:
+    """The first frontier of a query.
+
+    Args:
+        ends: how far open segments can be read.
+
+    Raises:
+        InvalidArgument: a segment is named that does not exist, or that comes before another one.
+        OutOfRange: an offset lies beyond the end of its segment.
+    """
+    earliest, gone = _earliest(root, topic, lineage)
+    starting = options.starting
+    if options.starting_us is not None:
+        return _at_time(root, topic, lineage, ends, earliest, gone, options.starting_us)
+    if starting.by_segment:
+        snapshot = TopicSnapshot(topic=topic, segments=tuple(lineage.segments.values()), files=())
+        named = {}
+        for number, offset in starting.by_segment.items():
+            segment = snapshot.segment(number)
+            end = _end(segment, ends)
+            _check(segment, offset, end)
+            lowest = max(earliest.get(number, 0), segment.start_offset)
+            named[number] = end if offset is None else offset or lowest  # what is asked for and gone is told as lost
+        return beginning_at(lineage, earliest, named, gone - named.keys())
+    if starting.default is None:
+        return everything(lineage, beginning(lineage, earliest, gone), ends)
+    first = starting.default
+    for segment in lineage.segments.values():
+        if segment.is_open:
+            _check(segment, first, max(_end(segment, ends), segment.start_offset))
+    begins = {number: max(first, earliest.get(number, 0)) for number in lineage.segments}
+    return beginning(lineage, begins, gone | below_offset(lineage.segments.values(), first))
+
+
+def _check(segment: Segment, offset: int | None, end: int) -> None:
+    if offset is not None and offset > end:
+        how = "ends" if segment.end_offset is not None else "is committed up to"
+        raise OutOfRange(
+            f"option 'startingOffsets' asks for offset {offset} of {segment}, which {how} {end}: give a lower one, or "
+            "latest; without option 'bootstrap' an open segment is read as far as tables reach"
+        )
+
+
+def _end(segment: Segment, ends: Mapping[int, int]) -> int:
+    if segment.end_offset is not None:
+        return segment.end_offset
+    return max(ends.get(segment.id, 0), segment.start_offset)
+
+
+def _earliest(root: Path, topic: Topic, lineage: LineageGraph) -> tuple[dict[int, int], set[int]]:
+    """Where segments begin now of which retention, or somebody by hand, removed something; and those it left nothing
+    of."""
+    begin: dict[int, int] = {}
+    for file in list_files(root, topic.name, lineage.segments) if topic.expires else ():
+        begin[file.segment] = min(file.base_offset, begin.get(file.segment, file.base_offset))
+    removed = list_removed(root, topic)
+    if not (topic.has_retention or removed):
+        return {}, set()
+    earliest: dict[int, int] = {}
+    gone: set[int] = set()
+    for number, segment in sorted(lineage.segments.items()):
+        low = max(topic.low_watermark(segment.slots), segment.start_offset, removed.get(number, 0))
+        end = segment.end_offset
+        first = max(low, begin.get(number, low if end is None or not topic.expires else end))
+        if end is not None and first >= end:
+            if all(p in gone or p not in lineage.segments for p in segment.predecessors):
+                gone.add(number)
+        elif first > segment.start_offset:
+            earliest[number] = first
+    trimmed = [number for number in beginning(lineage, earliest, gone) if number in earliest]
+    exact = asyncio.run(_exact(root, topic, [lineage.segments[number] for number in trimmed]))
+    return earliest | exact, gone
+
+
+async def _exact(root: Path, topic: Topic, segments: list[Segment]) -> dict[int, int]:
+    """As the files' contents say: a file may be left over from what retention removed."""
+    store = FileSegmentStore(root)
+    try:
+        return {segment.id: await earliest_offset(store, topic, segment) for segment in segments}
+    finally:
+        await store.close()
+
+
+def _at_time(
+    root: Path,
+    topic: Topic,
+    lineage: LineageGraph,
+    ends: Mapping[int, int],
+    earliest: Mapping[int, int],
+    gone: set[int],
+    timestamp_us: int,
+) -> Frontier:
+    found = asyncio.run(_first_records(root, topic, lineage, ends, earliest, timestamp_us))
+    skipped = set(gone)
+    begins = dict(earliest)
+    for number in sorted(lineage.segments):  # ids rise along the lineage
+        segment = lineage.segments[number]
+        if number in found:
+            begins[number] = found[number]
+        elif segment.is_open:
+            begins[number] = _end(segment, ends)
+        elif all(p in skipped or p not in lineage.segments for p in segment.predecessors):
+            skipped.add(number)
+    return beginning(lineage, begins, skipped)
+
+
+async def _first_records(
+    root: Path,
+    topic: Topic,
+    lineage: LineageGraph,
+    ends: Mapping[int, int],
+    earliest: Mapping[int, int],
+    timestamp_us: int,
+) -> dict[int, int]:
+    store = FileSegmentStore(root)
+    try:
+        found = {}
+        for number, segment in lineage.segments.items():
+            start, end = max(segment.start_offset, earliest.get(number, 0)), _end(segment, ends)
+            if start < end:
+                record = await find_offset_by_time(store, topic, number, timestamp_us, end, start_offset=start)
+                if record is not None:
+                    found[number] = record.offset
+        return found
+    finally:
+        await store.close()
