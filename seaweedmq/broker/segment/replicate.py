@@ -188,7 +188,7 @@ class FollowerLink:
 
 
 def _messages(entries: list[LogEntry], message_bytes_max: int, piece_bytes: int) -> Iterator[ReplicateRequest]:
-    """Yield one message, or the head and the chunks of a frame that is too large for one."""
+    """Yield one message, or the head and the payload parts of a frame that is too large for one."""
     size = sum(e.size_bytes for e in entries)
     if size > message_bytes_max:
         yield FrameHead(entries[0].header)

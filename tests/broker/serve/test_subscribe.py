@@ -96,7 +96,7 @@ async def test_offsets_that_are_not_there_are_refused(testbed: Testbed) -> None:
 @pytest.mark.parametrize(
     ("opening", "kind", "sentence"),
     [
-        (SubscribeCredit(5), ProtocolViolation, "begins with SubscribeOpen"),
+        (SubscribeCredit(5), ProtocolViolation, "does not begin with SubscribeOpen"),
         (SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=0), ProtocolViolation, "credit of 0 bytes"),
         (SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=1 << 40), ProtocolViolation, "give 1 to"),
     ],
