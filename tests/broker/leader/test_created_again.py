@@ -114,7 +114,7 @@ async def test_brokers_refuse_each_other_what_is_about_the_earlier_one(testbed: 
     late = SegmentRef(topic=NAME, topic_uid=old.topic_uid, segment=0, epoch=2)
     with pytest.raises(NotFound, match="not a follower of this segment"):
         await follower.api.call(Fence(late))
-    with pytest.raises(NotFound, match="no replica of it"):
+    with pytest.raises(NotFound, match="no replica of this segment"):
         await follower.api.call(WriteOut(late, 0))
     with pytest.raises(Fenced, match="sealed already, or of an earlier epoch"):
         await testbed.leader().broker.api.call(

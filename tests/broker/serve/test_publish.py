@@ -211,7 +211,9 @@ async def test_a_segment_of_another_broker_is_refused_with_its_address(testbed: 
     other = next(h for h in hosts if h is not primary)
     stream = other.publish_stream()
     await stream.send(OPEN)
-    with pytest.raises(StaleMetadata, match=f"served by broker {primary.broker.id} at {primary.address}, not here"):
+    with pytest.raises(
+        StaleMetadata, match=f"served by broker {primary.broker.id} at {primary.address}, not by this one"
+    ):
         await stream.receive()
 
 
