@@ -5,14 +5,14 @@ import math
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS
 
 NOTHING_BYTES_PER_S = 1.0
-"""Long-term rate in bytes per second below which all averages become 0: a decaying average never reaches it."""
+"""Long-term rate in bytes per second below which all averages become 0, which they never reach by decay alone."""
 
 
 class Meter:
     """A meter that only counts on the hot path and computes averages in ``look``.
 
-    The averages decay with two time constants. They cover the time since the segment was opened, so those of a young
-    segment are exact from the start and do not rise slowly from 0.
+    The averages decay with two time constants. They cover only the time since the segment was opened, so those of a
+    young segment do not rise slowly from 0.
     """
 
     __slots__ = (

@@ -101,7 +101,7 @@ class Conversion:
             if segment.log.committed < segment.log.flushed:
                 return None  # the lease is in doubt: uncommitted frames may never be part of the segment
             logs = first_step(segment.files.sealed)
-            # Only below ``flushed``: if the fsync of a log file failed, the frames beyond may be lost.
+            # Only below ``flushed``: after a failed fsync the frames beyond may never be part of the segment.
             if not await self._convert(segment.topic, logs, segment.log.flushed):
                 return None
             del segment.files.sealed[: len(logs)]
