@@ -194,7 +194,7 @@ async def test_a_dead_broker_is_one_line_in_the_log_of_each_other_one(
     lost = sum(segment.primary != dead for segment in hosts[0].inspect.view.open_of(NAME).values())
     victim.kill()
     await asyncio.sleep(1)
-    ending = f" more: lost follower {dead}: the connection to the broker was lost"
+    ending = f" more: follower {dead} lost: the connection to the broker was lost"
     lines = [message.removesuffix(ending) for message in caplog.messages if message.endswith(ending)]
     assert len(lines) == 2
     assert sum(int(line.split(" and ")[1]) + NAMED_MAX for line in lines) == lost

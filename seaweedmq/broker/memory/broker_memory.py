@@ -1,18 +1,20 @@
-"""How the memory of a broker is shared out: one bound, and budgets that add up to it.
+"""Division of a broker's memory: one limit, and budgets that add up to it.
 
-What waits for one budget holds no other that its holder waits for, so nothing waits in a circle:
+A task that waits for one budget holds no memory that the holders of that budget wait for, so there is no deadlock:
 
-* ``logs``: frames of open segments, from before they are received. Freed by the storage: what is fsynced gives way.
-* ``replicas``: frames of followed segments, the same. Freed by the fsyncs of their primaries, told outside the streams.
-* ``intake``: messages of publishers and primaries on their way in. Freed by the sender, or the end of its time.
-* ``reading``: what readers of files have read and not sent. Freed by the reader, at the end of its turn or in a pause.
-* ``relaying``: messages on their way to followers. Nobody waits for it: without it messages are small.
-* ``groups_bytes``: native groups, while the broker leads. Nothing waits for it: what is beyond is rejected.
-* ``sending``: messages on their way to subscribers. Freed by the peer; what stalls is charged to ``logs``, in part, and
-  who waits too long is refused.
+* ``logs``: frames of open segments, reserved before they are received. Storage frees it: flushed frames are evicted.
+* ``replicas``: frames of followed segments, reserved likewise. Their primaries free it with progress notes, which are
+  sent outside the replicate streams.
+* ``intake``: messages of publishers and primaries on their way in. The sender frees it, or its timeout.
+* ``reading``: chunks that readers of files have read and not sent. The reader frees it, when its permit ends or while
+  it pauses.
+* ``relaying``: messages on their way to followers. Replication never waits for it: without it messages are small.
+* ``groups_bytes``: native groups, while the broker leads. Nothing waits for it: requests beyond it are rejected.
+* ``sending``: messages on their way to subscribers. The peer frees it. A part of the stalled messages is charged to
+  ``logs``, and a stream that waits too long is rejected.
 
-A stream may always have one small message under way, of ``SMALL_MESSAGE_BYTES``; that, and what gRPC takes in
-unasked, is covered by the ``STREAM_BYTES`` set aside for each. So paused streams stop nobody's small messages.
+Each stream may always have one message of ``SMALL_MESSAGE_BYTES`` under way. ``STREAM_BYTES``, reserved per stream,
+covers that message and what gRPC receives on its own. So paused streams never block the small messages of others.
 """
 
 import asyncio
@@ -26,45 +28,48 @@ from seaweedmq.errors import InvalidArgument, ResourceExhausted
 from seaweedmq.model.config import KIB, MIB, BrokerConfig
 
 STREAM_BYTES = 180 * KIB
-"""Of one stream and its connection: some 50 KiB of Python and gRPC, a small message, and 64 KiB more in gRPC's hands:
-the copy of what a subscriber does not read, or what a publisher has sent behind a message that waits."""
+"""Memory in bytes of one stream and its connection: some 50 KiB of Python and gRPC, a small message, and 64 KiB that
+gRPC holds. The 64 KiB are the copy of an unread message to a subscriber, or a publisher's data after a waiting one."""
 STREAMS_SHARE_MAX = 0.9
-"""The largest share of the memory for logs that streams may take: with all other settings at their defaults more than
-1,200 of them, also beside Kafka clients."""
+"""Largest share of the memory for logs that streams may take. With default settings it allows more than 1,200 streams,
+also with Kafka clients."""
 HEAP_SHARE = 1 / 12
-"""Of the bound, for what the allocator has freed and not yet given back, control calls and files being written."""
+"""Share of the limit for memory that the allocator has not returned yet, control calls and files being written."""
 HEAP_BYTES_MIN = 32 * MIB
+"""Least bytes of that share."""
 LOGS_BYTES_MIN = 32 * MIB
+"""Least bytes for frames of open segments."""
 RELAYING_PART = 12
-"""One part in so many of the memory for frames is for sending them to followers."""
+"""Divisor of the memory for frames that gives the part for messages to followers."""
 PASSAGE_PART = 12
-"""One part in so many for each of ``intake``, ``reading`` and ``sending``, two copies of the largest frame at least."""
+"""Divisor of the available memory that gives the part of each of ``intake``, ``reading`` and ``sending``. Each part is
+at least two copies of the largest frame."""
 GROUPS_PART = 16
-"""One part in so many of the memory for frames is for native groups, which the leader coordinates."""
+"""Divisor of the memory for frames that gives the part for native groups, which the leader coordinates."""
 OPENING_PATIENCE_S = 10.0
-"""A stream waits so long for memory. What is fsynced gives way, so with a storage that works it is there soon."""
+"""Longest wait in seconds of a new stream for memory. Flushed frames are evicted, so working storage frees it soon."""
 STANDING_PART = 2
-"""One part in so many of ``intake`` may be set aside for streams; the rest serves pieces."""
+"""Divisor of ``intake`` that gives the part that may be reserved for streams. The rest is for payload parts."""
 AHEAD_BYTES = 2 * MIB
-"""What may come ahead on a stream of many conversations, beyond what each may send: with it a publisher that is alone
-does not wait for the news that its last message was taken."""
+"""Bytes that may arrive early on a stream of many channels, beyond the window of each. With it a lone publisher does
+not wait for the reply that its last message was taken."""
 COPIES = 2
-"""A message is held by Python and, on its way in or out, by gRPC."""
+"""Number of copies of a message on its way in or out: one in Python and one in gRPC."""
 
 
 KAFKA_PART = 4
-"""With a listener for Kafka clients one part in so many is theirs, at most: for what they send, what they are sent,
-their groups, and batches made for them."""
+"""Divisor of the available memory that gives the largest part for Kafka clients: for their requests, responses, groups
+and re-encoded batches."""
 
 
 def heap_bytes(config: BrokerConfig) -> int:
-    """Return the part of the bound that no budget takes."""
+    """Return the part of ``memory_bytes_max`` that belongs to no budget, in bytes."""
     return max(HEAP_BYTES_MIN, int(config.memory_bytes_max * HEAP_SHARE))
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaMemory:
-    """What a listener for Kafka clients may hold. All zero without one."""
+    """The memory limits of a Kafka listener, in bytes. All are 0 without a listener."""
 
     in_flight_bytes: int
     fetch_bytes: int
@@ -73,7 +78,7 @@ class KafkaMemory:
 
     @classmethod
     def of(cls, config: BrokerConfig, available_bytes: int) -> "KafkaMemory":
-        """As much as is configured, or as fits its part."""
+        """Return the configured limits, scaled down in proportion if they exceed the part for Kafka clients."""
         if not config.kafka_listen:
             return cls(0, 0, 0, 0)
         wanted = (
@@ -87,7 +92,7 @@ class KafkaMemory:
 
     @property
     def total_bytes(self) -> int:
-        """All of it."""
+        """The sum of all limits."""
         return self.in_flight_bytes + self.fetch_bytes + self.reencode_bytes + self.groups_bytes
 
 
@@ -106,10 +111,10 @@ class BrokerMemory:
 
     @classmethod
     def of(cls, config: BrokerConfig, runtime_bytes: int) -> "BrokerMemory":
-        """Share out what a process that already takes ``runtime_bytes`` has left.
+        """Divide the memory that a process with ``runtime_bytes`` in use has left.
 
         Raises:
-            InvalidArgument: it is too little.
+            InvalidArgument: If ``memory_bytes_max`` is too low.
         """
         heap = heap_bytes(config)
         available = config.memory_bytes_max - runtime_bytes - heap
@@ -125,12 +130,12 @@ class BrokerMemory:
                 f"and buffers for frames of up to {config.frame_bytes_max} bytes need {least}: set it to "
                 f"{needed + HEAP_BYTES_MIN} or more, or lower frame_bytes_max"
             )
-        # Each turn at reading files holds one open, so their memory bounds their number.
+        # Each read permit keeps one file open, so their memory bounds their number.
         readers_bytes = max(frame, config.file_readers_max * turn_bytes(config.read_chunk_bytes))
         frames = available - 3 * share
         groups_bytes = frames // GROUPS_PART
         frames -= groups_bytes
-        # Apart, or two brokers that follow each other could each wait for memory that only the other can free.
+        # Separate: otherwise two brokers that follow each other could each wait for memory that only the other frees.
         relaying = frames // RELAYING_PART
         frames -= relaying
         replicas = frames // 3
@@ -147,12 +152,12 @@ class BrokerMemory:
 
     @property
     def budgets(self) -> tuple[MemoryBudget, ...]:
-        """All of them."""
+        """All budgets."""
         return self.logs, self.replicas, self.intake, self.reading, self.relaying, self.sending
 
 
 class StreamMemory:
-    """Sets ``STREAM_BYTES`` of the logs' memory aside for every open stream."""
+    """The memory of streams: each open stream reserves ``STREAM_BYTES`` of the logs' memory."""
 
     def __init__(
         self,
@@ -161,12 +166,13 @@ class StreamMemory:
         frames_bytes_min: int,
         end_idle: Callable[[], bool] = lambda: False,
     ) -> None:
-        """
+        """Compute how many streams may be open.
+
         Args:
-            logs: gives the memory; ``frames_bytes_min`` of it are left for frames in any case.
-            intake: gives what may be sent ahead.
-            frames_bytes_min: see ``logs``.
-            end_idle: ends a stream that carries nothing, if there is one; returns whether there is.
+            logs: The budget that streams reserve memory of.
+            intake: The budget of early messages: see ``ahead``.
+            frames_bytes_min: The bytes of ``logs`` that always remain for frames.
+            end_idle: Ends an idle stream and returns whether there was one.
         """
         self._logs = logs
         self._intake = intake
@@ -174,21 +180,23 @@ class StreamMemory:
         streams_max = max(0, min(int(logs.limit * STREAMS_SHARE_MAX), logs.limit - frames_bytes_min)) // STREAM_BYTES
         self._slots = asyncio.Semaphore(streams_max)
         self._lent = 0
-        """Number of open streams."""
+        """The number of open streams."""
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[None]:
-        """Around the life of a stream; waits while frames that are not flushed yet fill the memory, and for the end of
-        an idle stream if there are as many as the memory allows.
+        """Hold the memory of a stream for the duration of the block.
+
+        It waits while unflushed frames fill the memory. At the limit of streams it also waits for an idle one to end.
 
         Raises:
-            ResourceExhausted: there are as many streams as the memory allows, or the wait is too long.
+            ResourceExhausted: If as many streams are open as the memory allows and none is idle, or the wait exceeds
+                ``OPENING_PATIENCE_S``.
         """
         if self._slots.locked() and not self._end_idle():
             raise self._full()
         try:
             async with asyncio.timeout(OPENING_PATIENCE_S):
-                await self._slots.acquire()  # soon: a stream is ended for each that waits
+                await self._slots.acquire()  # short: an idle stream was ended for each waiting one
         except TimeoutError:
             raise self._full() from None
         self._lent += 1
@@ -204,8 +212,10 @@ class StreamMemory:
 
     @contextmanager
     def ahead(self) -> Iterator[int]:
-        """Around the life of a stream of many conversations: how many bytes may be sent ahead on it; 0 if there is no
-        memory to set aside."""
+        """Hold the memory of early messages on a stream of many channels for the duration of the block.
+
+        Yields the number of bytes that may be sent early; 0 if no memory is available.
+        """
         size = AHEAD_BYTES if self._intake.used + AHEAD_BYTES <= self._intake.limit // STANDING_PART else 0
         if not self._intake.take_now(size):
             size = 0
@@ -216,7 +226,7 @@ class StreamMemory:
 
     def _full(self) -> ResourceExhausted:
         return ResourceExhausted(
-            f"this broker has {self._lent} streams open, as many as its memory allows: close some, use more brokers, "
+            f"broker has {self._lent} streams open, as many as its memory allows: close some, add brokers, "
             "or raise memory_bytes_max"
         )
 
@@ -226,7 +236,7 @@ class StreamMemory:
                 await self._logs.lend(STREAM_BYTES)
         except TimeoutError:
             raise ResourceExhausted(
-                f"no stream can be opened: for {OPENING_PATIENCE_S:.0f} s frames that are not flushed yet filled this "
-                "broker's memory for logs: see whether its storage is full, slow or gone, and try again; if it is "
-                "well, send less or raise memory_bytes_max"
+                f"broker cannot open a stream: unflushed frames filled its memory for logs for "
+                f"{OPENING_PATIENCE_S:.0f} s: check whether its storage is full, slow or unreachable, and retry; "
+                "otherwise send less or raise memory_bytes_max"
             ) from None

@@ -1,4 +1,4 @@
-"""A subscriber's turn at reading files: a bounded piece of the memory for reading, given up for who waits for it."""
+"""Permit of a subscriber to read files: bounded memory of the reading budget, returned when others wait for it."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -10,22 +10,22 @@ from seaweedmq.errors import SeaweedMQError
 from seaweedmq.storage.logs.chunk import Chunk
 
 PERMIT_BYTES = 16 * 1024 * 1024
-"""A turn that others wait for ends after so much; opening a table anew costs up to a row group."""
+"""Bytes after which a permit ends if others wait for its memory. Opening a table again costs up to a row group."""
 RUNS_HELD = 8
-"""Chunks a reader of files holds at most: a run in use, one read ahead, and what they are made from ..."""
+"""Most chunks that a reader of files holds: the current one, one read ahead, and the data they are made from."""
 FRAMES_HELD = 4
-"""... and copies of a large frame on its way through."""
+"""Most copies of a large frame that a reader of files holds in addition."""
 
 
 def turn_bytes(chunk_bytes: int, largest_bytes: int = 0) -> int:
-    """Return the memory of one turn, from the size of what is read at once and of the largest frame met so far."""
+    """Return the memory of one permit in bytes, from the chunk size and the largest frame found so far."""
     return RUNS_HELD * chunk_bytes + FRAMES_HELD * max(chunk_bytes, largest_bytes)
 
 
 class ReadPermit:
-    """From ``begin`` to ``end`` it holds memory and a reader of files. States: begun -> ended | evicted.
+    """A holder of memory and a reader of files, from ``begin`` to ``end``. States: begun -> ended | evicted.
 
-    It is evictable while its subscriber has no credit or takes nothing: what was read ahead is read again later.
+    It is evictable while its subscriber has no credit or reads nothing. Chunks read ahead are then read again later.
     """
 
     def __init__(self, budget: MemoryBudget, chunk_bytes: int, largest_bytes: int) -> None:
@@ -37,11 +37,11 @@ class ReadPermit:
         self._given_bytes = 0
         self._ending: asyncio.Task[None] | None = None
         self.largest_bytes = largest_bytes
-        """Of the chunks that were read, and those that turns before had."""
+        """The size of the largest chunk read, also by earlier permits of the subscriber, in bytes."""
         self.evicted = False
 
     async def begin(self, chunks: AsyncGenerator[Chunk, None]) -> None:
-        """Wait for the memory. Nothing is read before it is there."""
+        """Wait for the memory. ``chunks`` is not read before, and is closed if the wait fails."""
         try:
             await self._budget.take(self._size)
         except BaseException:
@@ -50,8 +50,8 @@ class ReadPermit:
         self._chunks = chunks
 
     async def more(self) -> bool:
-        """Whether there is something to send; False at the end of the turn, or of what was to be read."""
-        while not self.evicted:  # then what is left of it may be forgotten at any moment
+        """Read ahead if needed; return whether there are frames to send. False if the permit or its chunks end."""
+        while not self.evicted:  # an evicted permit may drop its frames at any moment
             if self._rest.data:
                 return True
             if self._chunks is None:
@@ -67,7 +67,7 @@ class ReadPermit:
         return False
 
     def take(self, size_bytes: int) -> Chunk:
-        """The next frames that fit, the first one at least. Requires ``more``."""
+        """Return the next frames that fit, at least one. Requires ``more``."""
         fitting = _fitting(self._rest, size_bytes)
         self._rest = Chunk(self._rest.end_offset, memoryview(self._rest.data)[len(fitting.data) :])
         self._given_bytes += len(fitting.data)
@@ -75,34 +75,34 @@ class ReadPermit:
 
     @property
     def ahead_bytes(self) -> int:
-        """Read, and not sent yet."""
+        """The bytes read and not sent yet."""
         return len(self._rest.data)
 
     def next_bytes(self, size_bytes: int) -> int:
-        """What ``take`` would give."""
+        """Return the size in bytes of what ``take`` would return."""
         return len(_fitting(self._rest, size_bytes).data)
 
     def offer(self) -> None:
-        """The memory may be taken away from here on."""
+        """Let others take the memory from now on."""
         if self._chunks is not None:
             self._budget.touch(self)
 
     def keep(self) -> None:
-        """It may not any more."""
+        """Withdraw the offer of the memory."""
         self._budget.forget(self)
 
     def evict(self, bytes_wanted: int) -> int:
-        """See ``budget.Evictable``. The reader of files is closed first, so what it frees is given back later."""
+        """End the permit: see ``budget.Evictable``. The memory returns later, once the reader of files is closed."""
         if not self.evicted and self._chunks is not None:
             self.evicted = True
-            self._ending = asyncio.create_task(self._end(), name="end of a turn")
+            self._ending = asyncio.create_task(self._end(), name="end of a read permit")
         return 0
 
     async def end(self) -> None:
-        """Give everything back. May be called again."""
+        """Close the reader of files and return the memory. Further calls have no effect."""
         self.keep()
         if self._ending is None:
-            self._ending = asyncio.create_task(self._end(), name="end of a turn")
+            self._ending = asyncio.create_task(self._end(), name="end of a read permit")
         await asyncio.shield(self._ending)
 
     async def _end(self) -> None:
@@ -110,14 +110,14 @@ class ReadPermit:
         self._rest = Chunk(0, b"")
         if chunks is not None:
             try:
-                with suppress(SeaweedMQError):  # nobody reads on: a close that fails costs no record
+                with suppress(SeaweedMQError):  # reading has ended: a failed close loses no record
                     await chunks.aclose()
             finally:
                 self._budget.give(self._size)
 
 
 def _fitting(chunk: Chunk, size_bytes: int) -> Chunk:
-    """The frames at the beginning that fit, the first one at least."""
+    """Return the first frames that fit, at least one."""
     if len(chunk.data) <= size_bytes:
         return chunk
     fitting, end_offset = 0, 0

@@ -1,4 +1,4 @@
-"""What all open segments of a broker share."""
+"""Context shared by all open segments of a broker."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -18,27 +18,27 @@ from seaweedmq.runtime.grouped_logger import GroupedLogger
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentContext:
-    """Of one term of the broker."""
+    """The context of all open segments of one broker incarnation."""
 
     config: BrokerConfig
     store: SegmentStore
     budget: MemoryBudget
     producers: ProducerPool
     relaying: MemoryBudget
-    """For messages on their way to followers."""
+    """Memory budget of messages on their way to followers."""
     sync_rounds: SyncRounds
     writer_id: str
     lease_alive: Callable[[], bool]
-    """Whether this broker surely still owns its segments."""
+    """Predicate: whether this broker can prove that it still owns its segments."""
     env: Environment
     spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
-    """Run something for a segment; an error that it does not handle ends the broker, which is better than silence."""
+    """Function that runs a coroutine for a segment. An unhandled error stops the broker, so that none is silent."""
     dial: Callable[[str], BrokerApi]
-    """Another broker by id; Unavailable if it is gone."""
+    """Function that returns another broker by id. It raises Unavailable if that broker is not registered."""
     progress_of: Callable[[str], FollowerProgress]
-    """Progress of a follower, by broker id, over all segments."""
+    """Function that returns a follower's progress over all segments, by broker id."""
     suspicions: Suspicions
     lost_followers: GroupedLogger
-    """Log of lost followers: a dead broker is lost to thousands of segments at a time."""
+    """Grouped log of lost followers: thousands of segments lose a dead broker at the same time."""
     provenance: Callable[[Segment], Sequence[Segment]]
-    """The segments that a log file of a segment records: see ``core.lineage.provenance``."""
+    """Function that returns the segments recorded in a segment's log files: see ``core.lineage.provenance``."""

@@ -1,4 +1,4 @@
-"""Looking for a fence in the storage, for a primary whose lease is not sure: see ``core.segment.commit``."""
+"""Fence check in storage, for a primary that cannot prove that its lease is valid: see ``core.segment.commit_rule``."""
 
 import asyncio
 import random
@@ -10,12 +10,13 @@ from seaweedmq.model.segment import Segment
 from seaweedmq.runtime.retrying import backoff, retrying
 
 CHECK_S_MAX = 2.0
-"""A look that takes longer is told to publishers; it is not repeated before it has ended."""
+"""Duration in seconds after which a running check is reported to publishers. The check continues."""
 CHECK_RETRY_S_MAX = 1.0
+"""Longest pause in seconds before a failed check is retried."""
 
 
 class FenceCheck:
-    """One look at a time, until the storage answers or it is cancelled."""
+    """A fence check that runs until storage answers or it is cancelled; one runs at a time."""
 
     def __init__(
         self,
@@ -27,10 +28,15 @@ class FenceCheck:
         spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]],
         rng: random.Random,
     ) -> None:
-        """
+        """Prepare a check; ``begin`` starts it.
+
         Args:
-            on_answer: called with whether there is a fence. The look has ended.
-            on_trouble: called when the storage fails, or takes long. The look goes on.
+            segment: The open segment.
+            is_fenced: Asks storage whether the segment has a fence.
+            on_answer: Called with whether there is a fence, once the check has ended.
+            on_trouble: Called when storage fails or answers late. The check continues.
+            spawn: Starts a named task.
+            rng: Source of the jitter in pauses.
         """
         self._segment = segment
         self._is_fenced = is_fenced
@@ -41,23 +47,23 @@ class FenceCheck:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Look once."""
-        self._task = self._spawn(self._look(), f"look for the fence of {self._segment}")
+        """Start one check."""
+        self._task = self._spawn(self._look(), f"check the fence of {self._segment}")
 
     def cancel(self) -> None:
-        """Nothing is called any more."""
+        """Stop the check. No callback follows."""
         if self._task:
             self._task.cancel()
 
     async def close(self) -> None:
-        """As ``cancel``; on return nothing of it runs."""
+        """Stop the check and wait until its task has ended."""
         self.cancel()
         if self._task:
             await asyncio.wait({self._task})
 
     async def _look(self) -> None:
         slow = Unavailable(
-            f"{self._segment}: etcd is out of reach, and the storage does not say whether others sealed the segment; "
+            f"{self._segment}: etcd is unreachable, and storage has not answered the fence check; "
             "nothing is acknowledged until one of them answers"
         )
         timer = asyncio.get_running_loop().call_later(CHECK_S_MAX, self._on_trouble, slow)
@@ -68,7 +74,7 @@ class FenceCheck:
                     fenced = await self._is_fenced()
         finally:
             timer.cancel()
-        self._task = None  # the answer may have the next one begin
+        self._task = None  # before the callback: it may begin the next check
         self._on_answer(fenced)
 
     def _failed(self, _: int, error: BaseException) -> None:

@@ -1,4 +1,4 @@
-"""The followers of one open segment: a replicate stream to each, and a leader that hears of it when one is lost."""
+"""The followers of one open segment: a replicate stream to each, and a report to the leader when one is lost."""
 
 import asyncio
 import logging
@@ -16,11 +16,11 @@ from seaweedmq.runtime.signal import Signal
 log = logging.getLogger(__name__)
 
 NOTIFY_INTERVAL_S = 2.0
-"""How long a leader that was told of a broken segment has before it, or its successor, is told again."""
+"""Interval in seconds at which a segment that needs a successor is reported to the current leader."""
 
 
 class FollowerSet:
-    """All of them, from ``start`` to ``close``. Reads the segment's log."""
+    """The replicate streams of one segment, from ``start`` to ``close``. They read the segment's log."""
 
     def __init__(
         self,
@@ -33,11 +33,16 @@ class FollowerSet:
         on_held: Callable[[int], None],
         on_lost: Callable[[str, SeaweedMQError], None],
     ) -> None:
-        """
+        """Prepare a link to every follower; ``start`` opens them.
+
         Args:
-            appended: fires when there is more in the log.
-            on_held: called with the offset below which every follower holds everything.
-            on_lost: called with a follower's id, and what became of it. It does not come back.
+            topic: The segment's topic.
+            segment: The segment, whose primary this broker is.
+            segment_log: The log to replicate.
+            context: The broker's segment context.
+            appended: Fires when the log has grown.
+            on_held: Called with the offset below which every follower holds everything.
+            on_lost: Called with a follower's id and the error that ended its stream. The stream never resumes.
         """
         self._segment = segment
         self._context = context
@@ -69,17 +74,17 @@ class FollowerSet:
         ]
 
     def on_flushed(self) -> None:
-        """What is both committed and fsynced may have become more."""
+        """Note that more offsets may be both committed and flushed, and notify the followers."""
         for link in self._links:
             link.on_flushed()
 
     def leave(self) -> None:
-        """Replicate no more. The leader that is sealing the segment may die before it has done it: the next is told."""
+        """Stop replicating, and report the segment until it has a successor: the sealing leader may die first."""
         self._cancel()
         self._tasks.append(self._context.spawn(self._follow_up_seal(), f"seal {self._segment}"))
 
     async def close(self) -> None:
-        """Replicate no more and tell nobody. On return nothing of it runs."""
+        """Stop replicating and reporting. On return no task runs."""
         self._cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
@@ -92,7 +97,10 @@ class FollowerSet:
         self._on_held(min(link.held for link in self._links))
 
     async def _keep(self, link: FollowerLink) -> None:
-        """Nothing is committed once a follower is lost: the leader seals the segment, and it goes on elsewhere."""
+        """Replicate to one follower until it is lost, then report that to the leader.
+
+        Without the follower nothing is committed: the leader seals the segment and opens a successor.
+        """
         try:
             await link.run()
         except Fenced as error:
@@ -100,18 +108,18 @@ class FollowerSet:
             self._on_lost(link.follower, error)
             await self._follow_up_seal()
         except SeaweedMQError as error:
-            # Nothing failed if the follower left in good order, or its topic was deleted.
+            # Not a failure: the follower left in good order, or its topic was deleted.
             level = logging.INFO if isinstance(error, NotFound) else logging.WARNING
-            self._context.lost_followers.add(level, self._segment, f"lost follower {link.follower}: {error}")
+            self._context.lost_followers.add(level, self._segment, f"follower {link.follower} lost: {error}")
             self._on_lost(link.follower, error)
             await self._ask_for_successor(link.follower, str(error))
 
     async def _follow_up_seal(self) -> None:
         await asyncio.sleep(NOTIFY_INTERVAL_S)
-        await self._ask_for_successor("", "it was sealed or fenced, and has no successor yet")
+        await self._ask_for_successor("", "the segment was sealed or fenced and has no successor yet")
 
     async def _ask_for_successor(self, suspect: str, reason: str) -> None:
-        """Until cancelled: a leader that has heard may die before it has done it."""
+        """Report the segment until cancelled: a leader that received the report may die before it acts."""
         while True:
             self._context.suspicions.tell(self._ref, suspect, reason)
             await asyncio.sleep(NOTIFY_INTERVAL_S)

@@ -1,4 +1,4 @@
-"""Beginning a log file: its preamble says whose it is, and what was stored and fsynced before."""
+"""Creation of log files, with a preamble that records the segment, its producers, and the offsets already flushed."""
 
 from collections.abc import Iterable, Sequence
 from itertools import count
@@ -22,16 +22,21 @@ async def create_log_file(
     lineage: Sequence[Segment] = (),
     flushed: int | None = None,
 ) -> LogWriter:
-    """A new log file of the segment that takes frames from offset ``base`` on.
+    """Create a log file of the segment for frames from offset ``base`` on.
 
     Args:
-        producers: as of ``base``.
-        lineage: the segment and those it comes from: see ``core.lineage.provenance``.
-        flushed: everything below it is fsynced; None: everything below ``base``.
+        store: The shared storage.
+        topic: The segment's topic.
+        segment: The segment.
+        base: The offset of the first frame.
+        writer_id: The writer's part of the file name.
+        producers: The producer states as of ``base``.
+        lineage: The segment and its ancestors: see ``core.lineage.provenance``.
+        flushed: The offset below which all frames are flushed; None for ``base``.
 
     Raises:
-        AlreadyExists: the writer has a file that begins there.
-        StorageFailed: the storage refused.
+        AlreadyExists: If the writer already has a file that begins at ``base``.
+        StorageFailed: If storage rejects the file.
     """
     preamble = _preamble(topic, segment, base, writer_id, producers, lineage, base if flushed is None else flushed)
     return await store.create_log(topic.name, segment.id, base, writer_id, preamble)
@@ -47,15 +52,19 @@ async def put_empty_log_file(
     *,
     lineage: Sequence[Segment] = (),
 ) -> None:
-    """Put down a log file without a record, durable before it has its name; see ``core.files.retention``.
+    """Put a log file without records, which is durable before it gets its name: see ``core.files.retention``.
 
     Args:
-        base: the end of the segment, all of which is fsynced.
-        producers: as of ``base``.
-        lineage: the segment and those it comes from: see ``core.lineage.provenance``.
+        store: The shared storage.
+        topic: The segment's topic.
+        segment: The segment.
+        base: The end offset of the segment, below which all frames are flushed.
+        broker: The id of this broker, from which the file name is made.
+        producers: The producer states as of ``base``.
+        lineage: The segment and its ancestors: see ``core.lineage.provenance``.
 
     Raises:
-        StorageFailed: the storage refused.
+        StorageFailed: If storage rejects the file.
     """
     for repeats in count():
         writer_id = synced_writer(broker, repeats)
@@ -63,7 +72,7 @@ async def put_empty_log_file(
         try:
             await store.put_log(topic.name, segment.id, base, writer_id, preamble)
         except AlreadyExists:
-            continue  # left by an earlier topic of the name
+            continue  # the file belongs to an earlier topic of this name
         return
 
 

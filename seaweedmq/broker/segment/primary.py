@@ -1,6 +1,6 @@
 """One open segment on its primary: append in memory, replicate, write to the log files, fsync, commit.
 
-The only place that changes the segment's log. What follows from what happens is decided in ``core.segment.lifecycle``.
+Only this module changes the segment's log. ``core.segment.segment_lifecycle`` decides how to react to each event.
 """
 
 import asyncio
@@ -40,15 +40,18 @@ from seaweedmq.runtime.signal import Signal
 log = logging.getLogger(__name__)
 
 WRITE_BYTES = 8 * 1024 * 1024
-"""Most bytes handed to the file at once; bounds how long one write keeps others of the segment waiting."""
+"""Most bytes in one write to the file. It bounds the time that other operations of the segment wait for a write."""
 SAFE_REPLICAS = 2
-"""Replicas without which a record that is not fsynced would be lost with one machine."""
+"""Number of replicas below which one lost machine loses records that are not flushed."""
 COME_AGAIN_S = 0.05
-"""How soon a commit that waits for the lease, or for an fsync, is tried again."""
+"""Pause in seconds before a commit that waits for the lease or for an fsync is re-evaluated."""
 
 
 class OpenSegment:
-    """Owner's side of one open segment. ``committed_changed`` fires when the high watermark or the fate changes."""
+    """An open segment on its primary.
+
+    ``committed_changed`` fires when the high watermark, the failure or the stage changes.
+    """
 
     def __init__(self, topic: Topic, segment: Segment, context: SegmentContext) -> None:
         self.topic = topic
@@ -103,37 +106,37 @@ class OpenSegment:
 
     @property
     def stage(self) -> SegmentStage:
-        """Where it stands."""
+        """The stage of the segment's lifecycle."""
         return self._lifecycle.stage
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing is written any more."""
+        """Whether the segment is closed, so that nothing more is written."""
         return self._lifecycle.stage is SegmentStage.CLOSED
 
     @property
     def refusal(self) -> SeaweedMQError | None:
-        """Why it takes no records any more; None while it does."""
+        """The reason why the segment permanently rejects records; None while it accepts them."""
         return self._lifecycle.refusal
 
     @property
     def failure(self) -> SeaweedMQError | None:
-        """Why nothing is committed at the moment; streams pass it on. None while all is well."""
+        """The reason why nothing is committed at the moment, which streams report to clients; None if there is none."""
         return self._lifecycle.failure or self._write_failure or self.files.failure
 
     @property
     def is_sure(self) -> bool:
-        """Whether nobody can have ended the segment yet, so that its high watermark is that of the topic's range."""
+        """Whether no other broker can have sealed the segment: its high watermark is then that of the topic's range."""
         return self._lifecycle.stage in UNDISPUTED and self._context.lease_alive()
 
     def start(self) -> None:
         """Open a replicate stream to every follower."""
         self._followers.start()
 
-    # --- what follows from what happens -------------------------------------------------------------------------------
+    # --- events and actions -------------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Commit what may be committed now. After everything that may let the high watermark rise."""
+        """Commit as far as the rule allows. Call after every event that may raise the high watermark."""
         self._stop_timer()
         self._perform(self._lifecycle.progressed(lease_alive=self._context.lease_alive()))
 
@@ -172,7 +175,7 @@ class OpenSegment:
                     self.committed_changed.fire()
 
     def _on_files(self) -> None:
-        """A write or an fsync has ended, well or not. A write may have had to wait for an fsync of its own."""
+        """React to the end of a write or an fsync, successful or not. A write may include an fsync."""
         self.log.on_flushed(self.files.flushed)
         self._advance()
         self._followers.on_flushed()
@@ -193,36 +196,40 @@ class OpenSegment:
     # --- publishers ---------------------------------------------------------------------------------------------------
 
     def open_producer(self, producer_id: int, producer_epoch: int, first_sequence: int) -> int:
-        """A producer's stream begins; the sequence it goes on from. Raises as ``ProducerTable.open``."""
+        """Register a producer's stream and return the sequence to continue from. Raises as ``ProducerTable.open``."""
         return self.log.producers.open(producer_id, producer_epoch, first_sequence, self._loop.time())
 
     def close_producer(self, producer_id: int) -> None:
-        """One of its streams has ended."""
+        """Note that one stream of the producer has ended."""
         self.log.producers.close(producer_id, self._loop.time())
 
     def find_repeat(self, header: FrameHeader) -> FrameAck | None:
-        """The acknowledgement of an earlier copy of a frame, None for a new one. Raises as
-        ``ProducerTable.find_repeat``."""
+        """Return the acknowledgement of an earlier copy of a frame; None for a new frame.
+
+        Raises as ``ProducerTable.find_repeat``.
+        """
         return self.log.producers.find_repeat(
             header.producer_id, header.producer_epoch, header.first_sequence, header.record_count, self._loop.time()
         )
 
     @property
     def producer_idle_s(self) -> float:
-        """Seconds after which a producer repeats nothing that it sent."""
+        """The seconds of idleness after which a producer can no longer repeat a frame."""
         return self._context.config.producer_idle_s
 
     def adopt_producer(self, state: ProducerState) -> None:
-        """Go on from what an earlier segment holds of a producer that is not known here. Raises as
-        ``ProducerTable.adopt``, and what keeps the segment from taking records."""
+        """Adopt the state that an earlier segment holds of a producer that is unknown in this one.
+
+        Raises as ``check_open`` and ``ProducerTable.adopt``.
+        """
         self.check_open()
         self.log.producers.adopt(state, self._loop.time())
 
     async def admit(self, size_bytes: int) -> None:
-        """Wait until a frame of this size fits the segment's and the broker's memory, and count it.
+        """Wait until a frame of this size fits the segment's and the broker's memory, and reserve that memory.
 
         Raises:
-            SeaweedMQError: the segment was closed, or can not store anything at the moment.
+            SeaweedMQError: If the segment rejects records, or commits nothing at the moment.
         """
         limit = self._context.config.segment_buffer_bytes_max
         while self.log.unwritten_bytes and self.log.unwritten_bytes + size_bytes > limit:
@@ -237,7 +244,7 @@ class OpenSegment:
             raise
 
     def append(self, frame: Frame) -> FrameAck:
-        """Give an admitted frame its offsets. It is stored once ``log.committed`` has passed the acknowledged range."""
+        """Assign offsets to an admitted frame. It is committed once ``log.committed`` has passed the returned range."""
         header = frame.header
         base = self.log.end
         entry = LogEntry(base, base + header.record_count, stamp(frame.header_bytes, base), frame.payload)
@@ -252,11 +259,11 @@ class OpenSegment:
         return ack
 
     def release(self, size_bytes: int) -> None:
-        """Give back what ``admit`` counted for a frame that was not appended."""
+        """Release the memory that ``admit`` reserved for a frame that was not appended."""
         self._context.budget.give(size_bytes + ENTRY_OVERHEAD_BYTES)
 
     def update(self, topic: Topic) -> None:
-        """Take over changed settings of the topic."""
+        """Apply changed settings of the topic."""
         self.topic = topic
         self.log.durability = topic.durability
         self.files.roll_bytes = roll_bounds(topic, self._context.config).size_bytes
@@ -264,17 +271,17 @@ class OpenSegment:
         self._advance()
 
     def check_open(self) -> None:
-        """Raise what keeps the segment from taking records, if anything does."""
+        """Raise ``refusal`` or ``failure`` if one of them keeps the segment from accepting records."""
         reason = self.refusal or self.failure
         if reason:
             raise fresh(reason)
 
     def evict(self, bytes_wanted: int) -> int:
-        """See ``budget.Evictable``."""
+        """Evict frames from memory: see ``budget.Evictable``."""
         return self.log.evict(bytes_wanted)
 
     def forget_older(self, age_s: float) -> None:
-        """Give back the memory of frames that have been in files for so long. To be called at intervals."""
+        """Free frames that are in files and were in memory ``age_s`` seconds ago. Call at intervals."""
         self._context.budget.give(self.log.forget_older(age_s, self._loop.time()))
 
     # --- writing ------------------------------------------------------------------------------------------------------
@@ -287,7 +294,7 @@ class OpenSegment:
                 try:
                     await self._write(entries)
                 except StorageFailed as error:
-                    log.error("%s: closed with unwritten records, none acknowledged: %s", self.segment, error)
+                    log.error("segment closed: %s has unwritten records, none acknowledged: %s", self.segment, error)
                     return
 
     async def _write(self, entries: list[LogEntry]) -> None:
@@ -309,8 +316,10 @@ class OpenSegment:
         self._on_files()
 
     async def _append_persistently(self, chunks: Sequence[bytes | memoryview], size_bytes: int, end: int) -> bool:
-        """After a first failure, until storage comes back or the segment is closed; publishers hear of it meanwhile and
-        memory stays bounded."""
+        """Retry after a first failure until storage recovers or the segment is closed.
+
+        Meanwhile publishers receive the failure, and memory stays bounded.
+        """
 
         async def attempt() -> bool:
             await self.files.probe()
@@ -328,27 +337,29 @@ class OpenSegment:
     def _note_failure(self, error: BaseException) -> None:
         assert isinstance(error, StorageFailed)
         if self._write_failure is None:
-            log.error("%s: can not write, retrying: %s", self.segment, error)
+            log.error("write failed: %s: %s; retrying", self.segment, error)
         self._write_failure = error
         self.committed_changed.fire()
         self._drained.fire()
         self._on_files()
 
     async def sync(self) -> None:
-        """Fsync what is written. See ``fsync.Syncable``."""
+        """Fsync all written frames: see ``fsync.Syncable``."""
         await self.files.sync()
         if self.is_closed:
             return
         self._on_files()
-        self._context.budget.touch(self)  # what is fsynced may be evicted
+        self._context.budget.touch(self)  # flushed frames may be evicted
         if self.files.failure:
             self.committed_changed.fire()
 
     async def release_last_log(self) -> None:
-        """Let retention have the newest log file of an idle segment, if some of its records are deleted or expire.
+        """Put an empty log file in an idle segment if records of its newest file are deleted or have expired.
+
+        Retention keeps the newest log file and can then remove the one before it.
 
         Raises:
-            StorageFailed: the storage refused.
+            StorageFailed: If storage rejects the file.
         """
         topic = self.topic
         is_idle = self.stage is SegmentStage.SERVING and self.log.committed == self.log.flushed == self.log.end
@@ -356,17 +367,17 @@ class OpenSegment:
         if is_idle and self.is_sure and self.files.is_last_due(low_watermark, expires_after_s(topic)):
             await self.files.put_empty()
 
-    # --- the end ------------------------------------------------------------------------------------------------------
+    # --- sealing and closing ------------------------------------------------------------------------------------------
 
     async def seal(self) -> SealedLog:
-        """Take nothing more, acknowledge nothing more, have everything written and fsynced. Again is no error.
+        """Accept and acknowledge nothing more, write and fsync all records. Repeated calls return the same end.
 
-        What is not acknowledged yet becomes part of the segment all the same: its publishers learn that from the
-        sealed segment, and do not send it again.
+        Records that are not acknowledged yet also belong to the sealed segment. Publishers learn that from its
+        metadata and do not send them again.
 
         Raises:
-            StaleMetadata: others have sealed it from its files.
-            StorageFailed: not everything could be written and fsynced yet.
+            StaleMetadata: If others have sealed the segment from its files.
+            StorageFailed: If some records could not be written and flushed yet.
         """
         if self.stage is SegmentStage.FENCED and self._lifecycle.failure:
             raise fresh(self._lifecycle.failure)
@@ -393,11 +404,11 @@ class OpenSegment:
             raise fresh(self.refusal)
 
     async def drain(self, timeout_s: float) -> None:
-        """Take nothing more, store what is there, close the files. What is not done in time is left to the recovery
-        from files; nobody was told it is kept.
+        """Accept nothing more, write and fsync all records, and close the files, within ``timeout_s`` seconds.
 
-        Without followers it is committed as well. Others may be leaving with their segments' followers, or be gone, so
-        that what a segment with followers has is sealed, and acknowledged by its successor.
+        Records that are not done in time were not acknowledged; recovery from files decides about them. A segment
+        without followers also commits its records. One with followers is sealed instead, because its followers may be
+        leaving as well, or be unreachable. Its successor then acknowledges the records.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -407,16 +418,18 @@ class OpenSegment:
                     await self.seal()
         except (SeaweedMQError, TimeoutError) as error:
             log.warning(
-                "%s: stopped with %d of %d offsets fsynced, %d committed: %s",
-                *(self.segment, self.log.flushed, self.log.end, self.log.committed, error or "no time left"),
+                "drain incomplete: %s has flushed offsets up to %d of %d, committed up to %d: %s",
+                *(self.segment, self.log.flushed, self.log.end, self.log.committed, error or "time is up"),
             )
         if not self.is_closed:
             await self.close(self.refusal or Unavailable(f"{self.segment} was sealed"))
 
     async def _commit_all(self) -> None:
-        """Until the segment is sealed, or closed by whoever noticed that the lease was lost."""
+        """Write and commit all records, until done or until the segment is sealed or closed meanwhile."""
         self._perform(
-            self._lifecycle.drain(Unavailable(f"{self.segment}: broker is shutting down; it moves to another one"))
+            self._lifecycle.drain(
+                Unavailable(f"{self.segment}: broker is shutting down, the segment moves to another one: retry")
+            )
         )
         self._drained.fire()
         while self.log.written < self.log.end and self.stage is SegmentStage.DRAINING:
@@ -430,7 +443,7 @@ class OpenSegment:
             await self.seal()
 
     async def close(self, reason: SeaweedMQError) -> None:
-        """Stop serving at once: nothing is written, committed or acknowledged from here on."""
+        """Stop serving at once: write, commit and acknowledge nothing more. Clients receive ``reason``."""
         self._perform(self._lifecycle.close(reason))
         await self._followers.close()
         await self._look.close()

@@ -1,4 +1,4 @@
-"""The primary's side of replication: one stream to each follower, and how far each of them is."""
+"""Primary side of replication: one stream to each follower, and the offset up to which each holds all frames."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -18,14 +18,15 @@ from seaweedmq.runtime.closing import closing
 from seaweedmq.runtime.signal import Signal
 
 SEND_BYTES = 1024 * 1024
+"""Most bytes of frames in one message, unless the first frame is larger."""
 SHARE_BYTES = COPIES * LARGE_MESSAGE_BYTES
-"""Memory of one message on its way."""
+"""Memory in bytes that one large message on its way takes."""
 TELL_INTERVAL_S = 0.1
-"""Least time between two pieces of news of one segment."""
+"""Shortest interval in seconds between two progress notes of one segment."""
 
 
 class FollowerLink:
-    """One follower of one segment, as its primary sees it."""
+    """The primary's link to one follower of one segment."""
 
     def __init__(
         self,
@@ -40,11 +41,11 @@ class FollowerLink:
         progress: FollowerProgress,
         memory: MemoryBudget,
     ) -> None:
-        """``progress``: of the follower in all segments."""
+        """Prepare the link; ``run`` opens it. ``progress`` is that of the follower over all segments."""
         self.follower = follower
-        """Broker id."""
+        """The broker id of the follower."""
         self.held = log.committed
-        """The follower holds everything below."""
+        """The offset below which the follower holds all frames."""
         self._dial = dial
         self._opening = opening
         self._log = log
@@ -54,9 +55,9 @@ class FollowerLink:
         self._progress = progress
         self._memory = memory
         self._message_bytes_max = SMALL_MESSAGE_BYTES
-        """What the follower takes."""
+        """The message size in bytes that the follower accepts at the moment."""
         self._told = log.flushed
-        """The follower may forget everything below, and knows it."""
+        """The offset below which the follower has been notified that it may free all frames."""
         self._limit: asyncio.Timeout | None = None
         self._failure: SeaweedMQError | None = None
         self._has_answered = False
@@ -64,13 +65,13 @@ class FollowerLink:
         self._telling: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Replicate until cancelled. While nothing comes, nothing runs but the conversation.
+        """Replicate until cancelled. An idle link has no timers and no tasks except its stream.
 
         Raises:
-            Unavailable: the conversation broke.
-            DeadlineExceeded: the follower held something back for longer than the timeout.
-            Fenced: the segment is being sealed.
-            ProtocolViolation: the follower says that it holds what it can not.
+            Unavailable: If the stream broke.
+            DeadlineExceeded: If the follower made no progress for longer than the timeout.
+            Fenced: If the segment is being sealed.
+            ProtocolViolation: If the follower reports an offset that it cannot hold.
         """
         try:
             async with asyncio.timeout(None) as self._limit:
@@ -78,7 +79,7 @@ class FollowerLink:
                 try:
                     await self._replicate()
                 finally:
-                    self._limit = None  # it is ending: what fails from now on has nothing to end
+                    self._limit = None  # the stream is ending: a later failure has nothing to stop
         except TimeoutError:
             assert self._failure is not None, "only _fail sets a limit"
             raise self._failure from None
@@ -90,20 +91,20 @@ class FollowerLink:
                 await asyncio.wait({self._telling})
 
     def on_flushed(self) -> None:
-        """What is both committed and fsynced may have become more: let the follower forget it."""
+        """Notify the follower, in the background, of frames that are now both committed and flushed: it frees them."""
         if self._telling is None and self._limit is not None and self._news() > self._told:
-            self._telling = asyncio.create_task(self._tell(), name=f"tell {self.follower}")
+            self._telling = asyncio.create_task(self._tell(), name=f"send progress to {self.follower}")
 
     def _news(self) -> int:
         return min(self._log.flushed, self._log.committed)
 
     async def _replicate(self) -> None:
-        async with closing(self._dial(self.follower).replicate(self._requests())) as replies:  # it closes the requests
+        async with closing(self._dial(self.follower).replicate(self._requests())) as replies:  # also closes requests
             async for reply in replies:
                 if not self.held <= reply.end_offset <= self._log.end:
                     raise ProtocolViolation(
-                        f"follower {self.follower} says it holds offsets up to {reply.end_offset}, "
-                        f"after {self.held} and of {self._log.end}: it broke the protocol"
+                        f"follower {self.follower} reports that it holds offsets up to {reply.end_offset}, "
+                        f"outside [{self.held}, {self._log.end}]: it violates the protocol"
                     )
                 self.held = reply.end_offset
                 self._has_answered = True
@@ -113,18 +114,20 @@ class FollowerLink:
         raise Unavailable(f"follower {self.follower} ended the replicate stream")
 
     def _expect_progress(self) -> None:
-        """There is something to hold."""
+        """Watch the follower's progress, because it has frames to take."""
         if self._watch is None:
             self._watch_progress(asyncio.get_running_loop().time())
 
     def _watch_progress(self, since_s: float) -> None:
-        """``since_s``: when the follower held what it holds."""
+        """Check the progress after the timeout; ``since_s`` is the time of the last progress."""
         loop = asyncio.get_running_loop()
         self._watch = loop.call_later(self._timeout_s, self._check_progress, self.held, since_s, loop.time())
 
     def _check_progress(self, held: int, since_s: float, began_s: float) -> None:
-        """A follower that makes no progress although there is something to hold is given up after the timeout, unless
-        it makes progress in other segments."""
+        """Fail the link if the follower had frames to take but made no progress for the timeout.
+
+        Progress in other segments extends the timeout: see ``FollowerProgress``.
+        """
         self._watch = None
         waited_s = asyncio.get_running_loop().time() - since_s
         has_all = self.held >= self._log.end
@@ -153,14 +156,16 @@ class FollowerLink:
             self._telling = None
 
     def _fail(self, error: SeaweedMQError) -> None:
-        """End ``run`` with this error."""
+        """Make ``run`` raise this error."""
         if self._failure is None and self._limit is not None:
             self._failure = error
             self._limit.reschedule(asyncio.get_running_loop().time())
 
     async def _requests(self) -> AsyncGenerator[ReplicateRequest, None]:
-        """Messages as large as the follower takes, or small ones where there is no memory: replicating waits for
-        nobody, since a follower that is kept waiting would be given up."""
+        """Yield messages as large as the follower accepts, or small ones if the memory budget is used up.
+
+        Replication never waits for memory: the timeout would drop a follower that gets no frames.
+        """
         yield self._opening
         sent = self.held
         while True:
@@ -183,7 +188,7 @@ class FollowerLink:
 
 
 def _messages(entries: list[LogEntry], message_bytes_max: int, piece_bytes: int) -> Iterator[ReplicateRequest]:
-    """One message, or a frame that is too large for one as head and pieces."""
+    """Yield one message, or the head and the payload parts of a frame that is too large for one."""
     size = sum(e.size_bytes for e in entries)
     if size > message_bytes_max:
         yield FrameHead(entries[0].header)

@@ -1,11 +1,11 @@
-"""The log files of one open segment: begun when needed, complete when full, old or failed.
+"""The log files of one open segment: created on demand, completed when full, old or failed.
 
-A file whose fsync failed is given up. What is not fsynced stays in memory until it is, so that a failed file costs
-nobody an acknowledged record.
+A file whose fsync failed is abandoned. Frames stay in memory until they are flushed, so a failed file loses no
+acknowledged record.
 
-A file may begin while the end of the one before it waits for its fsync. After power loss that end may be missing, so
-each file tells in its preamble how far the fsyncs were when it began, and none begins before those it follows are there
-to stay: a file that is missing then was deleted, after tables held all of it (``storage.read.recovery``).
+A file may begin while the end of its predecessor is not flushed yet. Power loss may then cut off that end, so the
+preamble of each file records the offset flushed when it began. No file begins before all earlier ones are durable.
+A missing file was therefore deleted after tables held all of it (``storage.read.recovery``).
 """
 
 import asyncio
@@ -28,22 +28,25 @@ from seaweedmq.runtime.retrying import backoff
 log = logging.getLogger(__name__)
 
 RETRY_S_MAX = 10.0
-"""Longest pause between two attempts to write: each may leave a file behind until the storage works again."""
+"""Longest pause in seconds between two attempts to write. Each attempt may leave a file until storage recovers."""
 PROBE_S_MAX = 2.0
-"""The same while not even a byte aside can be written, which leaves nothing behind: how late a full disk is found to
-have room again."""
+"""Longest pause in seconds while even a probe fails. A probe leaves no file, so a full disk with room again is noticed
+soon."""
 UNFLUSHED_BYTES_MAX = 32 * 1024 * 1024
-"""Beyond this an fsync does not wait for the flush interval: followers hold what is not fsynced, and written pages that
-leave the page cache early are there again for the next writes."""
+"""Written bytes beyond which an fsync does not wait for the flush interval.
+
+It bounds the unflushed frames that followers hold, and frees pages of the page cache early for the next writes.
+"""
 SYNCED_WRITE_BYTES_MAX = 256 * KIB
-"""Up to this a write and its fsync are one call; beyond, the next write goes on beside the fsync."""
+"""Largest write in bytes that is one call with its fsync. A larger one lets the next write overlap with its fsync."""
 CLOSE_TIMEOUT_S = 5.0
-"""How long a hanging fsync may hold up the end of a segment: others must be able to leave or rejoin the cluster."""
+"""Longest time in seconds that a hanging fsync may delay closing a segment: the broker must be able to leave or rejoin
+the cluster."""
 
 
 @dataclass(slots=True)
 class OpenFile:
-    """A log file of this segment that is not closed yet. base <= flushed <= written."""
+    """A log file of this segment that is not closed yet. Invariant: base <= flushed <= written."""
 
     writer: LogWriter
     writer_id: str
@@ -51,32 +54,47 @@ class OpenFile:
     written: int
     flushed: int
     opened_at: float
-    """Event loop time, seconds."""
+    """The time of its creation on the event loop's clock, in seconds."""
     appending: bool = False
-    """A write is under way: even a complete file is not closed before it is done and fsynced."""
+    """Whether a write is under way. Even a complete file is closed only after the write has ended and is flushed."""
     is_given_up: bool = False
-    """Its fsync failed: what was written so far is being copied elsewhere, and nothing more counts as written here."""
+    """Whether its fsync failed. Its frames are being copied to another file, and further writes to it do not count."""
     is_durable: bool = False
-    """It was fsynced once: power loss may take the end of the file, but not the file."""
+    """Whether it was fsynced once: power loss may then cut off its end but not remove it."""
 
 
 class HeldLog(Protocol):
-    """What is looked at of the segment's log, which only the caller changes: see ``core.segment.segment_log``."""
+    """The read-only part of the segment's log, which only the caller changes: see ``core.segment.segment_log``."""
 
     @property
-    def written(self) -> int: ...
+    def written(self) -> int:
+        """The end offset of the written frames."""
+        ...
+
     @property
-    def flushed(self) -> int: ...
+    def flushed(self) -> int:
+        """The end offset of the flushed frames."""
+        ...
+
     @property
-    def cache_start(self) -> int: ...
-    def written_entries(self, offset: int) -> list[LogEntry]: ...
-    def producers_below(self, offset: int) -> tuple[ProducerState, ...]: ...
+    def cache_start(self) -> int:
+        """The lowest offset in memory."""
+        ...
+
+    def written_entries(self, offset: int) -> list[LogEntry]:
+        """Return the written entries from ``offset`` on."""
+        ...
+
+    def producers_below(self, offset: int) -> tuple[ProducerState, ...]:
+        """Return the producer states as of ``offset``."""
+        ...
 
 
 class SegmentFiles:
-    """Files of one segment that this broker writes. The caller tells the log what is written, and what is ``flushed``.
+    """The log files of one open segment. The caller reports to the log what is written and what is ``flushed``.
 
-    Raises StorageFailed from ``append`` only; a failed fsync is made good, or tried again later, with ``failure`` set.
+    Of writes and fsyncs only ``append`` raises StorageFailed. After a failed fsync the frames are written again; while
+    that fails as well, it is retried later and ``failure`` is set.
     """
 
     def __init__(
@@ -93,11 +111,11 @@ class SegmentFiles:
         provenance: Callable[[Segment], Sequence[Segment]] = lambda segment: (segment,),
     ) -> None:
         self.sealed: list[SegmentFile] = []
-        """Log files that nothing is added to and that are not tables yet. Below ``flushed`` they are complete."""
+        """The closed log files that are not converted to tables yet. They have all frames below ``flushed``."""
         self.failure: StorageFailed | None = None
-        """Why nothing is fsynced at the moment."""
+        """The reason why nothing is flushed at the moment; None if there is none."""
         self.flushed = segment_log.flushed
-        """Everything below is fsynced."""
+        """The offset below which all frames are flushed."""
         self._unflushed_bytes = 0
         self._topic = topic
         self._segment = segment
@@ -105,50 +123,59 @@ class SegmentFiles:
         self._store = store
         self._writer_id = writer_id
         self.roll_bytes = roll_bytes
-        """At this size a file is complete."""
+        """The size in bytes at which a file is complete."""
         self._env = env
         self._provenance = provenance
         self._ask_sync = ask_sync
-        """Have ``sync`` called soon."""
+        """Function that requests a call of ``sync`` soon."""
         self.open_files: list[OpenFile] = []
-        """Every file not closed yet, in the order they were begun."""
+        """The files that are not closed yet, in order of creation."""
         self.active: OpenFile | None = None
-        """The one that takes the next write; the others wait for their fsync."""
+        """The file for the next write; the other open files wait for their fsync."""
         self._begun: dict[int, int] = {}
-        """Base offset -> how many files were begun there, of the offsets where another one may have to begin."""
+        """Base offset -> number of files created there, for offsets at which another file may have to begin."""
         self._leftovers: list[tuple[int, SegmentFile]] = []
-        """Files of failed writes, with the end of what they may hold in part."""
+        """The files of failed writes, each with the end offset of the frames it may hold in part."""
         self._failed_rewrites = 0
         self._again: asyncio.TimerHandle | None = None
-        """When the rewrite that failed is tried again."""
+        """The timer that retries a failed rewrite."""
         self._unusable = False
-        """The last probe failed."""
+        """Whether the last probe failed."""
         self._lock = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
         self._last: tuple[int, float] | None = None
-        """Base offset of the last file that was sealed, and the event loop's time of that. None: the newest file is
-        empty, or there is none."""
+        """The base offset of the file sealed last, and the time of that on the event loop's clock, in seconds.
+
+        None if the newest file is empty, or there is none.
+        """
 
     async def append(
         self, chunks: Sequence[bytes | memoryview], size_bytes: int, end: int, *, urgent: bool = False
     ) -> bool:
-        """Write frames that begin at ``written`` and end at offset ``end``; whether ``sync`` should follow at once.
+        """Write frames that begin at the log's ``written`` offset.
 
-        If they are ``urgent`` and few, and no other file waits for its fsync, they are fsynced, too.
+        Args:
+            chunks: The encoded frames.
+            size_bytes: The size of all chunks.
+            end: The end offset of the frames.
+            urgent: Whether to fsync in the same call if the frames are few and no other file waits for its fsync.
+
+        Returns:
+            Whether ``sync`` should follow at once.
 
         Raises:
-            StorageFailed: nothing of it counts as written; the next attempt goes to another file.
+            StorageFailed: If the write failed. No frame counts as written; the next attempt uses another file.
         """
         file = await self._file_for(self._log.written)
         idle = self.open_files == [file] and not self._lock.locked()
         sync = urgent and idle and size_bytes <= SYNCED_WRITE_BYTES_MAX
         file.appending = True
         try:
-            # One fsync at a time: the kernel tells of a failed one only once.
+            # Serialize fsyncs: the kernel reports a failure only once.
             async with self._lock if sync else nullcontext():
                 synced = await file.writer.append(chunks, sync=sync)
             if file.is_given_up:
-                raise StorageFailed(f"{file.writer.path} was given up under a write: its fsync failed")
+                raise StorageFailed(f"{file.writer.path} was abandoned during a write: its fsync failed")
         except StorageFailed:
             await self._give_up(file, end)
             raise
@@ -160,32 +187,32 @@ class SegmentFiles:
             self._note_flushed(file, end)
         else:
             self._unflushed_bytes += size_bytes
-        # A file that was retired while it was written to waits to be fsynced and closed.
+        # A file retired during the write waits for its fsync and close.
         return file is not self.active or self._unflushed_bytes >= UNFLUSHED_BYTES_MAX
 
     async def probe(self) -> None:
-        """After a failure, see whether anything can be written at all, before another file is begun.
+        """Check whether storage accepts writes at all. Call after a failure, before another file is created.
 
         Raises:
-            StorageFailed: it can not.
+            StorageFailed: If storage accepts no writes.
         """
         self._unusable = True
         await self._store.check()
         self._unusable = False
 
     def pause_s(self, failed: int) -> float:
-        """How long to wait after so many failures in a row, and whatever the last probe said."""
+        """Return the pause in seconds after ``failed`` failures in a row; it is shorter while probes fail."""
         limit_s = PROBE_S_MAX if self._unusable else RETRY_S_MAX
         return backoff(self._env.rng, 0.1, limit_s)(failed)
 
     async def close(self) -> None:
-        """Close every file as it is; one whose storage hangs is left open."""
+        """Close every file as it is. Files are left open if storage hangs."""
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S), self._lock:
                 for file in list(self.open_files):
                     await self._close_quietly(file)
         except TimeoutError:
-            log.error("%s: the storage hangs, %d files are left open", self._segment, len(self.open_files))
+            log.error("close timed out: %s leaves %d files open: storage hangs", self._segment, len(self.open_files))
         finally:
             self._stop_timer()
 
@@ -195,22 +222,22 @@ class SegmentFiles:
             self._again = None
 
     async def _file_for(self, base: int) -> OpenFile:
-        """The file that takes what begins at ``base``."""
+        """Return the file for frames that begin at ``base``, creating it if needed."""
         if self.active and self.active.writer.size_bytes >= self.roll_bytes:
             if self.active.is_durable:
                 self.retire()
             else:
-                self._ask_sync()  # it grows on meanwhile, within the bound on what is not fsynced
+                self._ask_sync()  # until then the file grows, up to UNFLUSHED_BYTES_MAX
         if self.active is None:
             await self._make_durable()
             self.active = await self._create_file(base)
         return self.active
 
     async def _make_durable(self) -> None:
-        """Wait, if an append failed before the file's first fsync, until every file is there to stay.
+        """Wait until every open file is durable. One is not if an append failed before its first fsync.
 
         Raises:
-            StorageFailed: they can not be fsynced, nor written again.
+            StorageFailed: If the files can neither be fsynced nor written again.
         """
         while not all(file.is_durable for file in self.open_files):
             await self.sync()
@@ -219,11 +246,11 @@ class SegmentFiles:
 
     async def _create_file(self, base: int) -> OpenFile:
         while True:
-            # After a failure another file may begin at the same offset, and needs a name of its own.
+            # After a failure another file may begin at the same offset; it needs another name.
             repeats = self._begun.get(base, 0)
             writer_id = self._writer_id if not repeats else f"{self._writer_id}.{repeats}"
             self._begun = {b: count for b, count in self._begun.items() if b >= self.flushed}
-            self._begun[base] = repeats + 1  # before the attempt: it may fail half done
+            self._begun[base] = repeats + 1  # counted first: a failed attempt may have taken the name
             try:
                 writer = await create_log_file(
                     self._store,
@@ -237,30 +264,30 @@ class SegmentFiles:
                 )
                 break
             except AlreadyExists:
-                continue  # this broker served an earlier topic of the name, and wrote this when its files were gone
+                continue  # written by this broker for an earlier topic of this name, after its files were deleted
         file = OpenFile(writer, writer_id, base, base, base, self._loop.time())
         self.open_files.append(file)
         return file
 
     def retire(self) -> None:
-        """Let the newest file be complete: the next write begins another one, and this one is fsynced and closed."""
+        """Complete the active file: the next write begins another one, and ``sync`` closes this one."""
         if self.active is not None:
             self.active = None
             self._ask_sync()
 
     def retire_if_older(self, age_s: float) -> None:
-        """Seal the newest file if it was opened longer ago than ``age_s`` seconds, once it is there to stay."""
+        """Complete the active file if it is durable, has frames, and was created ``age_s`` seconds ago or earlier."""
         file = self.active
         if file and file.is_durable and file.written > file.base and self._loop.time() - file.opened_at >= age_s:
             self.retire()
 
     async def sync(self) -> None:
-        """Fsync what is written, close files that are complete."""
+        """Fsync all written frames and close completed files. A failure is set as ``failure``, not raised."""
         async with self._lock:
             self._unflushed_bytes = 0
             for file in list(self.open_files):
                 if file not in self.open_files:
-                    continue  # given up meanwhile
+                    continue  # abandoned meanwhile
                 end = file.written
                 if file.flushed < end:
                     try:
@@ -274,7 +301,7 @@ class SegmentFiles:
             await self._delete_leftovers()
 
     def _note_flushed(self, file: OpenFile, end: int) -> None:
-        """What it has below ``end`` is fsynced, and so is all that lies in files before it."""
+        """Note that the file is flushed up to ``end``, and with it all earlier files."""
         file.flushed = max(file.flushed, end)
         file.is_durable = True
         self.flushed = max(self.flushed, end)
@@ -286,18 +313,22 @@ class SegmentFiles:
             self._last = file.base, self._loop.time()
 
     def is_last_due(self, low_watermark: int, expires_s: float | None) -> bool:
-        """Whether nothing is added to the segment, all its files became tables, and the last of them holds records that
-        are deleted, or idled for so long that they expire."""
+        """Whether an idle segment, all of whose files are tables, has deleted or expired records in its last file.
+
+        Args:
+            low_watermark: The offset below which records are deleted.
+            expires_s: The age in seconds at which records expire; None if they never do.
+        """
         if self._last is None or self.open_files or self.sealed or self._leftovers:
             return False
         base, since = self._last
         return low_watermark > base or (expires_s is not None and self._loop.time() - since >= expires_s)
 
     async def put_empty(self) -> None:
-        """Put an empty log file at the end of an idle segment: retention keeps the newest one, and takes the others.
+        """Put an empty log file at the end of an idle segment: retention keeps the newest file and removes the others.
 
         Raises:
-            StorageFailed: the storage refused.
+            StorageFailed: If storage rejects the file.
         """
         end = self._log.written
         producers = self._log.producers_below(end)
@@ -322,13 +353,15 @@ class SegmentFiles:
         )
 
     async def _rewrite(self, failed: OpenFile, error: StorageFailed) -> None:
-        """After a failed fsync the kernel may have dropped pages while a second fsync succeeds ("fsyncgate"): give the
-        file up and write what it held to another one, from memory."""
+        """Abandon a file whose fsync failed, and write its frames to another one, from memory.
+
+        The kernel may have dropped the pages, and still report success for a second fsync ("fsyncgate").
+        """
         failed.is_given_up = True
         if self.active is failed:
             self.active = None
         if self.failure is None:
-            log.error("%s: fsync failed, writing %s again elsewhere: %s", self._segment, failed.writer.path, error)
+            log.error("fsync failed: %s writes %s again to another file: %s", self._segment, failed.writer.path, error)
         base = max(self.flushed, self._log.cache_start)
         entries = self._log.written_entries(base)
         try:
@@ -337,15 +370,15 @@ class SegmentFiles:
             if entries:
                 await self._write_copy(base, entries)
             if failed.base < base:
-                # What was fsynced before, or is in memory no longer, is in no other file. In one step with its copy,
-                # so that they are converted together: only the copy makes good what the disk lost of this one.
+                # No other file has the frames below ``base``. The failed file joins ``sealed`` in one step with its
+                # copy, so that both are converted together: only the copy has the frames that the disk lost.
                 self.sealed.append(self._described(failed))
             self.open_files.remove(failed)
-            if not failed.appending:  # else the write under way finds it given up, and closes it
+            if not failed.appending:  # else the write under way notices and closes it
                 await self._close_quietly(failed)
             self.failure = None
             self._failed_rewrites = 0
-            self._ask_sync()  # files behind the failed one were not looked at
+            self._ask_sync()  # this round skipped the files after the failed one
         except StorageFailed as again:
             self.failure = again
             self._failed_rewrites += 1
@@ -366,8 +399,7 @@ class SegmentFiles:
         await self._seal(copy)
 
     async def _give_up(self, file: OpenFile, end: int) -> None:
-        """After a failed append of what ends at ``end``: what was written before it is still to be fsynced, nothing
-        is added."""
+        """Stop writing to a file after a failed append up to ``end``. Its earlier frames still need their fsync."""
         if self.active is file:
             self.active = None
         if file not in self.open_files:
@@ -376,8 +408,11 @@ class SegmentFiles:
             await self._leave(file, end)
 
     async def _leave(self, file: OpenFile, end: int) -> None:
-        """Close a file that counts for nothing. It may hold whole frames all the same, which a successor of this
-        broker may have found: it is deleted only when all of that is fsynced in another file."""
+        """Close a file without counted frames.
+
+        It may hold whole frames that recovery by another broker has found. It is deleted only when all of them are
+        flushed to another file.
+        """
         self._leftovers.append((end, self._described(file)))
         await self._close_quietly(file)
 
@@ -389,7 +424,7 @@ class SegmentFiles:
         try:
             await self._store.delete(useless)
         except StorageFailed as error:
-            log.warning("%s: %d files of failed writes stay: %s", self._segment, len(useless), error)
+            log.warning("cleanup failed: %s keeps %d files of failed writes: %s", self._segment, len(useless), error)
 
     async def _close_quietly(self, file: OpenFile) -> None:
         if file in self.open_files:
@@ -397,4 +432,4 @@ class SegmentFiles:
         try:
             await file.writer.close()
         except StorageFailed as error:
-            log.warning("%s: closing %s: %s", self._segment, file.writer.path, error)
+            log.warning("close failed: %s, %s: %s", self._segment, file.writer.path, error)

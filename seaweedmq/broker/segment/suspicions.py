@@ -1,6 +1,6 @@
-"""What replicas of this broker suspect of other brokers, on its way to the leader.
+"""Reports to the leader about brokers that this broker's replicas suspect of having failed.
 
-When a broker dies, every segment that it had a replica of suspects it, within a moment: one call tells of all of them.
+When a broker dies, all segments with a replica on it suspect it within milliseconds. One call reports all of them.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from seaweedmq.model.messages.calls import SUSPICIONS_AT_ONCE_MAX, ReportSuspici
 from seaweedmq.model.messages.replication import SegmentRef
 
 GATHER_S = 0.002
-"""How long the first one waits for others."""
+"""Time in seconds that the first suspicion waits for others."""
 
 
 class _What(NamedTuple):
@@ -20,17 +20,18 @@ class _What(NamedTuple):
 
 
 class Suspicions:
-    """Tells the leader, until it has heard. Nothing is committed meanwhile in the segments that it is about."""
+    """A reporter of suspicions. Until the leader has acted, the segments concerned commit nothing."""
 
     def __init__(
         self,
         report: Callable[[ReportSuspicions], Awaitable[None]],
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
     ) -> None:
-        """
+        """Prepare an empty reporter.
+
         Args:
-            report: returns once the leader has heard.
-            spawn: begins a task that has an end.
+            report: Sends a report, and returns once a leader has received it.
+            spawn: Starts a named task that ends by itself.
         """
         self._report = report
         self._spawn = spawn
@@ -38,7 +39,10 @@ class Suspicions:
         self._under_way: set[SegmentRef] = set()
 
     def tell(self, ref: SegmentRef, suspect: str, reason: str) -> None:
-        """See ``model.calls.ReportSuspicions``. Waits for nothing; what is being told is not told twice."""
+        """Report, in the background, that the segment suspects a broker: see ``model.calls.ReportSuspicions``.
+
+        A segment with a report under way is not reported again.
+        """
         if ref in self._under_way:
             return
         self._under_way.add(ref)

@@ -1,9 +1,9 @@
 """Kafka producer state inherited from predecessors.
 
-The broker loads none of it when it opens a segment, for that may be one of hundreds which a dead broker had. The first
-frame of a producer that its table does not know starts the search: the records of the earlier segments, which are in
-memory, then their log files where a record had no room for every producer. The last frames are in the log files alone,
-which are read when one of them is sent again. ``core.lineage.predecessor_chain`` has the rule by which the search ends.
+The broker loads none of it when it opens a segment, since one failover may open hundreds. The first frame of a producer
+that the segment's table does not know starts the search. It covers the records of the predecessors, which are in
+memory, then their log files where a record had no room for every producer. Only log files have the last frames; they
+are read when a producer repeats one. ``core.lineage.predecessor_chain`` has the rule that ends the search.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from seaweedmq.model.segment import ProducerState, Segment
 log = logging.getLogger(__name__)
 
 FILES_TIMEOUT_S = 3.0
-"""How long one frame waits for log files that tell whether it was stored before. They are read on for the next one."""
+"""Longest time in seconds that one frame waits for log files. Their reading continues for the next frame."""
 
 
 class InheritedProducers:
@@ -34,12 +34,13 @@ class InheritedProducers:
         self._sealed = sealed
 
     async def learn(self, header: FrameHeader) -> None:
-        """Have the segment's table know what earlier segments tell of a frame, if it is one of Kafka's producers.
+        """Load the inherited state of a frame's producer into the segment's table, if it is a Kafka producer.
 
         Raises:
-            Unavailable: the log files that know are not read yet.
-            StorageFailed, Corrupt: they can not be read.
-            ResourceExhausted: the broker remembers as many producers as it may.
+            Unavailable: If the log files with the state are not read yet.
+            StorageFailed: If they cannot be read.
+            Corrupt: If they are damaged.
+            ResourceExhausted: If the broker already remembers as many producers as it may.
         """
         if not is_kafka_producer(header.producer_id):
             return
@@ -57,15 +58,16 @@ class InheritedProducers:
         )
 
     def _elders(self) -> Iterator[Segment]:
-        """The earlier segments as of the metadata now."""
+        """Yield the sealed predecessors in the current metadata, the nearest first."""
         segment, view = self._segment.segment, self._view
         known = view.segments_of(segment.topic)
         return predecessor_chain(segment, known, view.sealed_for_s, self._segment.producer_idle_s)
 
     async def _state(self, header: FrameHeader) -> ProducerState | None:
-        """Return the producer's state in the last earlier segment that knows it; None if it may begin anywhere."""
+        """Return the producer's state in the nearest predecessor that knows it; None if it may begin anywhere."""
         between: list[Segment] = []
-        """Later segments that do not name it, and lived for longer than this broker saw: they may have forgotten it."""
+        """The later segments that do not name the producer and whose opening this broker did not see: they may have
+        dropped the producer when it was idle."""
         later: Segment | None = None
         files_read = 0
         for elder in self._elders():
@@ -79,7 +81,7 @@ class InheritedProducers:
                 found = await self._recovered(elder, header.producer_id)
                 state = found.states.get(header.producer_id)
                 if state is None and not found.is_complete:
-                    return None  # log files stay for as long as producers repeat anything
+                    return None  # log files are retained as long as producers may repeat frames
             if state is not None:
                 if between and leaves_gap(state, header.producer_epoch, header.first_sequence):
                     return await self._state_behind_a_gap(header.producer_id, between, state)
@@ -90,8 +92,10 @@ class InheritedProducers:
     async def _state_behind_a_gap(
         self, producer_id: int, between: Sequence[Segment], state: ProducerState
     ) -> ProducerState | None:
-        """Return where a producer is whose frame does not continue ``state``, as the log files of the segments in
-        between show; None if they may have held more of it than is left."""
+        """Return the state of a producer whose frame does not continue ``state``, from the later segments' log files.
+
+        None if those segments may have held more of the producer than the remaining files show.
+        """
         if len(between) > READ_MAX:
             return None
         for elder in between:
@@ -116,12 +120,14 @@ class InheritedProducers:
                 return await self._sealed.recovered(self._segment.topic, elder)
         except TimeoutError:
             raise Unavailable(
-                f"what producer {producer_id} had stored in {elder} is still being read from its log files: retry"
+                f"the state of producer {producer_id} in {elder} is still being read from log files: retry"
             ) from None
 
     async def _learn_frames(self, header: FrameHeader) -> None:
-        """Where the last frames of the producer are, until the one of this header is among them. It is stored, so that
-        its producer can go on even if nobody can say where."""
+        """Load the offsets of the producer's last frames, until those of this header are among them.
+
+        Failures are only logged: the frame is known to be stored, so its producer can continue without the offsets.
+        """
         table, topic, who = self._segment.log.producers, self._segment.topic, header.producer_id
         try:
             async with asyncio.timeout(OFFSETS_TIMEOUT_S):
@@ -136,6 +142,6 @@ class InheritedProducers:
                         return
         except (Corrupt, NotFound, StorageFailed, TimeoutError) as error:
             log.warning(
-                "%s: producer %d is not told where a repeated frame was stored: %s",
-                *(self._segment.segment, who, error or "not in time"),
+                "offset lookup failed: %s, producer %d gets no offsets of a repeated frame: %s",
+                *(self._segment.segment, who, error or "timed out"),
             )

@@ -1,5 +1,8 @@
-"""Calls about groups of Kafka's consumers: passed on to whoever coordinates a group, which is the primary of its
-partition of the internal topic. What is answered there is the business of the gateway in that process."""
+"""Routing of calls about Kafka consumer groups to the groups' coordinators.
+
+The coordinator is the primary of the group's partition of the internal topic. The Kafka gateway in that broker's
+process answers the call.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,7 +20,7 @@ KAFKA_GROUP_CALLS: Final = (ListKafkaGroups, DescribeKafkaGroup, ResetKafkaGroup
 
 
 class KafkaGroupRouter:
-    """Finds the brokers that answer, this one among them."""
+    """A router of group calls to their coordinators, which include this broker."""
 
     def __init__(
         self,
@@ -28,18 +31,18 @@ class KafkaGroupRouter:
         broker_id: Callable[[], str],
     ) -> None:
         self.answer: Callable[[Call[Any]], Awaitable[Any]] | None = None
-        """Of the gateway in this process, about the groups that are coordinated here; None: there is none."""
+        """The gateway's handler of calls about the groups coordinated by this broker; None without a gateway."""
         self._view = view
         self._topic = groups_topic(namespace)
         self._dial = dial
         self._broker_id = broker_id
 
     async def call(self, request: Any) -> Any:
-        """The answer, of whoever has it.
+        """Forward a call to the coordinators concerned and return the combined answer.
 
         Raises:
-            NotFound: no such group.
-            Unavailable: a coordinator is moving, loading, or at a broker that does not listen for Kafka clients.
+            NotFound: If the group does not exist.
+            Unavailable: If a coordinator is moving, loading, or on a broker that does not listen for Kafka clients.
         """
         if isinstance(request, ListKafkaGroups):
             primaries = sorted({segment.primary for segment in self._view.open_of(self._topic).values()})
@@ -48,10 +51,14 @@ class KafkaGroupRouter:
         return await self._ask(self._coordinator(request.group), request)
 
     async def here(self, request: Call[R]) -> R:
-        """The answer about what is coordinated here. Raises Unavailable: see ``call``."""
+        """Answer a call about the groups coordinated by this broker.
+
+        Raises:
+            Unavailable: If a coordinator is loading, or this broker does not listen for Kafka clients.
+        """
         if self.answer is None:
             raise Unavailable(
-                f"broker {self._broker_id()} leads a part of {self._topic}, and does not listen for Kafka clients: "
+                f"broker {self._broker_id()} leads a partition of {self._topic} but does not listen for Kafka clients: "
                 "start every broker with --kafka-listen"
             )
         answer: R = await self.answer(request)

@@ -1,4 +1,4 @@
-"""Which sealed segments this broker looks after. Looking again costs nothing while nothing changed."""
+"""The sealed segments that this broker maintains. A repeated query is free while the metadata is unchanged."""
 
 from xxhash import xxh3_64_intdigest
 
@@ -9,7 +9,7 @@ from seaweedmq.model.topic import Topic
 
 
 def is_maintainer(segment: Segment, broker_id: str, view: ClusterView) -> bool:
-    """Whether the segment's files are this broker's business: its primary's, or after that one of the living."""
+    """Whether this broker maintains the segment's files: its primary does, or else one of the live brokers."""
     live = list(view.brokers)
     return bool(live) and broker_id == maintainer(
         segment.primary, live, lambda broker: int(xxh3_64_intdigest(f"{broker}/{segment}".encode()))
@@ -17,7 +17,7 @@ def is_maintainer(segment: Segment, broker_id: str, view: ClusterView) -> bool:
 
 
 class MaintainedSegments:
-    """This broker's share of the sealed segments of one topic."""
+    """The sealed segments of one topic that this broker maintains."""
 
     def __init__(self, topic: Topic, broker_id: str, view: ClusterView) -> None:
         self.uid = topic.uid
@@ -25,15 +25,15 @@ class MaintainedSegments:
         self._broker_id = broker_id
         self._view = view
         self._settled: set[int] = set()
-        """Segments whose records are all in tables."""
+        """The ids of segments whose records are all in tables."""
         self._others: set[int] = set()
-        """Other brokers' share."""
+        """The ids of segments that other brokers maintain."""
         self._due: dict[int, Segment] = {}
         self._seen: tuple[int, tuple[str, ...]] = 0, ()
-        """Revision of the topic and brokers that live, as of the last look."""
+        """The version of the topic and the live brokers at the last call of ``take``."""
 
     def take(self) -> list[Segment]:
-        """Segments to convert that are not settled yet."""
+        """Return the maintained segments that are not settled yet."""
         seen, live = self._seen, tuple(self._view.brokers)
         self._seen = self._view.topic_version(self._name), live
         if seen[1] != live:
@@ -53,6 +53,6 @@ class MaintainedSegments:
         return list(self._due.values())
 
     def settle(self, segment: Segment) -> None:
-        """All its records are in tables."""
+        """Note that all records of the segment are in tables."""
         self._settled.add(segment.id)
         self._due.pop(segment.id, None)

@@ -1,4 +1,4 @@
-"""Files behind the stream: seal old logs, have them converted, merge small tables, delete what may go by now."""
+"""Maintenance of files: complete old log files, convert them, merge small tables, delete expired files."""
 
 import asyncio
 import logging
@@ -32,10 +32,11 @@ from seaweedmq.runtime.log_once import OnceLogger
 log = logging.getLogger(__name__)
 
 EMPTIED_PER_REPORT = 1_000
+"""Most segments without files in one report to the leader."""
 
 
 class Maintenance:
-    """Looks after the files of the segments this broker owns, and of its share of the sealed ones."""
+    """A task that maintains the files of the segments that this broker owns, and of its share of the sealed ones."""
 
     def __init__(
         self,
@@ -64,29 +65,35 @@ class Maintenance:
         self._clock = clock
         self._report_emptied = report_emptied
         self._storage_clock = WallWatch()
-        """Clock that dates files. It may step while this broker's clock is wrong as well."""
+        """The clock that dates files. It may step while this broker's clock is wrong as well."""
         self._storage_clock_due = 0.0
-        """Event loop time, seconds, at which the clock is read even if no file is due."""
+        """The time on the event loop's clock, in seconds, at which the storage clock is read even if no file is due."""
         self._emptied: dict[TopicName, tuple[int, dict[int, float]]] = {}
-        """Uid of the topic; its sealed segments without any file -> event loop time since when."""
+        """Topic -> its uid, and its sealed segments without files, with the event loop time, in seconds, since when."""
         self._files_due: dict[TopicName, float] = {}
-        """Event loop time, seconds, at which a topic's files are worth a look again. Topics that are not in it are due.
-        Not the wall clock: one that is set back would stop retention until it is there again."""
+        """Topic -> event loop time, in seconds, of the next check of its files. An absent topic is due.
+
+        It is not wall clock time: a clock that is set back would stop retention until it catches up.
+        """
         self._seen: dict[TopicName, tuple[int, SeenTables]] = {}
-        """Uid of the topic, and what its listings have shown."""
+        """Topic -> its uid, and the tables that its listings have shown."""
         self._published: dict[TopicName, tuple[int, int]] = {}
-        """Topics of this broker's share of which other programs were told which tables count -> uid, and a hash of the
-        names that its tables had. Whoever made or removed others, on whatever broker, may have been killed before it
-        could tell."""
+        """Maintained topic whose live tables are published -> its uid, and a hash of the names of its tables.
+
+        A changed hash causes another publication: the process that added or removed tables, on any broker, may have
+        been killed before it published.
+        """
         self._unrecorded: dict[TopicName, tuple[int, dict[int, int]]] = {}
-        """Uid of the topic, and removals that the storage did not record: segment -> offset. A full storage refuses new
-        files; these wait for room, while the retention of the topic explains what is missing."""
+        """Topic -> its uid, and the removals that the storage has not recorded, as segment -> offset.
+
+        Full storage rejects new files. Until there is room, the topic's retention setting explains missing records.
+        """
         self._complaints = OnceLogger(log)
         self._producers = ProducerDocuments(store, self._complaints)
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> None:
-        """Look things over until cancelled, once an interval."""
+        """Maintain all files once per interval, until cancelled."""
         while True:
             await asyncio.sleep(self._config.maintenance_interval_s)
             self._clock.read()
@@ -117,7 +124,7 @@ class Maintenance:
         try:
             await self._read_storage_clock()
         except SeaweedMQError as error:
-            self._complaints.add("the clock of the storage is not read", error)
+            self._complaints.add("read of the storage clock", error)
 
     async def _read_storage_clock(self) -> None:
         now_us = await self._store.now_us()
@@ -129,10 +136,13 @@ class Maintenance:
             try:
                 await segment.release_last_log()
             except StorageFailed as error:
-                self._complaints.add(f"{segment.segment}: its newest log file stays", error)
+                self._complaints.add(f"release of the newest log file of {segment.segment}", error)
 
     async def _look_after(self, name: TopicName) -> None:
-        """The whole topic's files are one broker's business, since retention by size counts them together."""
+        """Maintain a topic's files if this broker is its maintainer.
+
+        One broker maintains all files of a topic, because retention by size needs their total.
+        """
         topic = self._view.topics.get(name)
         if topic is None:
             return
@@ -142,27 +152,27 @@ class Maintenance:
         if not is_mine:
             self._seen.pop(name, None)
             self._deleted_records.forget(name)
-            self._published.pop(name, None)  # what becomes of its tables from here on is seen by another broker
+            self._published.pop(name, None)  # another broker now tracks changes of the tables
             await self._record_removed(topic)
         elif self._files_due.get(name, 0) <= self._loop.time():
             await self._expire(topic, list(segments.values()))
 
     async def _files_of(self, name: TopicName) -> defaultdict[int, list[SegmentFile]]:
-        """By segment."""
+        """Return a topic's files by segment id."""
         files: defaultdict[int, list[SegmentFile]] = defaultdict(list)
         for file in await self._store.list_topic_files(name):
             files[file.segment].append(file)
         return files
 
     def _as_it_is_now(self, topic: Topic) -> Topic | None:
-        """None if it was deleted, even if there is another one of its name."""
+        """Return the current version of a topic; None if it was deleted, even if it was recreated."""
         now = self._view.topics.get(topic.name)
         return now if now is not None and now.uid == topic.uid else None
 
     async def _expire(self, topic: Topic, segments: Sequence[Segment]) -> None:
         files = await self._files_of(topic.name)
         if self._as_it_is_now(topic) is None:
-            return  # these may be the files of another one
+            return  # the files may belong to a recreated topic
         seen, steady_s = self._seen_tables(topic), self._clock.read()
         listed = [
             Listed(s.end_offset, files[s.id], topic.low_watermark(s.slots), seen.absent(s.id, steady_s))
@@ -173,8 +183,8 @@ class Maintenance:
         watched_s = seen.watched_s(steady_s)
         expired = confirmed_files(listed, policy, partial(self._confirmed_us, watched_s))
         if expired:
-            # The storage dates files by a clock of its own. Only what is old by both goes: a clock that is ahead must
-            # not empty every topic.
+            # Storage dates files by its own clock. Only files that are old by both clocks are deleted: one clock that
+            # is ahead must not empty every topic.
             await self._read_storage_clock()
             needed = {s.id for s in segments if self._is_asked_about(s)}
             expired = confirmed_files(listed, policy, partial(self._confirmed_by_both_us, watched_s))
@@ -186,21 +196,21 @@ class Maintenance:
         await self._producers.write(topic, [s for s in segments if s.id in losing_logs])
         if expired:
             await self._store.delete(expired)
-            log.info("%s: deleted %s", topic.name, ", ".join(f.path for f in expired))
-        await self._record_removed(topic)  # what a full storage refused: the deletion made room
+            log.info("files deleted: %s, %s", topic.name, ", ".join(f.path for f in expired))
+        await self._record_removed(topic)  # again, in case storage was full: the deletion made room
         self._files_due[topic.name] = self._loop.time() + self._pause_s
         tables = {f.path for of_segment in files.values() for f in of_segment if f.kind is FileKind.TABLE}
         if tables or topic.name in self._published:
             await self._publish(topic, tables.difference(f.path for f in expired))
         kept_s = self._config.table_grace_s
         await self._store.sweep(topic.name, topic.uid, kept_s=kept_s, now_us=self._clock.confirmed_us(kept_s))
-        # And so it is there, and showed what it has.
+        # The sweep succeeded, so the storage is mounted and the listing was complete.
         if self._as_it_is_now(topic) is not None:
             await self._look_for_emptied(topic, files)
         await self._remove_deleted_records(topic, listed, {f.path for f in expired})
 
     async def _remove_deleted_records(self, topic: Topic, listed: Iterable[Listed], expired: Set[str]) -> None:
-        """Rewrite tables of which a part is deleted."""
+        """Rewrite tables that are partly deleted."""
         now = self._as_it_is_now(topic)
         if now is None:
             return
@@ -209,44 +219,46 @@ class Maintenance:
             self._files_due.pop(topic.name, None)
 
     def _confirmed_us(self, watched_s: float, period_s: float) -> int:
-        """Return the time that it is at least, for files that are kept for ``period_s``: 0 in a topic that was not
-        watched for the doubt, since a clock that was behind may have dated all that it has."""
+        """Return a lower bound of the current time, in microseconds, for files that are retained for ``period_s``.
+
+        It is 0 for a topic that was watched for less than the doubt: a clock that was behind may have dated its files.
+        """
         return self._clock.confirmed_us(period_s) if watched_s >= doubt_s(period_s) else 0
 
     def _confirmed_by_both_us(self, watched_s: float, period_s: float) -> int:
-        """Return the same by the clocks of this broker and of the storage."""
+        """Return the same bound by both the clocks of this broker and of the storage."""
         of_storage_us = self._storage_clock.confirmed_us(self._clock.read(), doubt_s(period_s))
         return min(self._confirmed_us(watched_s, period_s), of_storage_us)
 
     def _note_removed(self, topic: Topic, removed: Mapping[int, int]) -> None:
-        """Remember how far a deletion removes records, until the storage has recorded it."""
+        """Note the offsets up to which a deletion removes records, until the storage has recorded them."""
         uid, noted = self._unrecorded.get(topic.name, (topic.uid, {}))
         merged = noted if uid == topic.uid else {}
         merged |= {segment: max(offset, merged.get(segment, 0)) for segment, offset in removed.items()}
         self._unrecorded[topic.name] = topic.uid, merged
 
     async def _record_removed(self, topic: Topic) -> None:
-        """Record what was noted, so that no reader takes removed records for lost."""
+        """Record the noted removals in the storage, so that no reader reports removed records as lost."""
         uid, noted = self._unrecorded.get(topic.name, (0, {}))
         if uid != topic.uid or not noted:
             return
-        what = f"{topic.name}: the removal of old records is not recorded"
+        what = f"record of removed records of {topic.name}"
         try:
             await self._store.record_removed(topic.name, topic.uid, noted)
         except StorageFailed as error:
-            # A full storage must not stop retention: while it is on, it explains what it removed by itself.
+            # Full storage must not stop retention. While retention is on, its setting explains the removed records.
             self._complaints.add(what, error)
         else:
             del self._unrecorded[topic.name]
             self._complaints.over(what)
 
     async def _publish(self, topic: Topic, tables: Set[str]) -> None:
-        """Say for other programs which tables count, if that may not be said yet."""
+        """Publish the list of live tables for other programs, unless the present one is published."""
         now = self._as_it_is_now(topic)
         state = topic.uid, hash(frozenset(tables))
         if now is None or self._published.get(topic.name) == state:
             return
-        what = f"publishing the list of tables of {topic.name}"
+        what = f"publication of the tables of {topic.name}"
         try:
             if await self._converter.reconcile(now):
                 self._published[topic.name] = state
@@ -262,14 +274,17 @@ class Maintenance:
         return seen
 
     def _is_asked_about(self, segment: Segment) -> bool:
-        """Whether publishers may still come to learn from its log files how far they got: more of them than its record
-        names were at work when it was sealed. By the steady clock: stamps of the lineage are of several clocks."""
+        """Whether publishers may still need the segment's log files to learn their progress.
+
+        They may if more publishers were active at its sealing than its record names. The steady clock decides, because
+        timestamps of a lineage come from several clocks.
+        """
         if segment.is_open or segment.sequences_complete or segment.start_offset == segment.end_offset:
             return False
         return self._view.sealed_for_s(segment) < self._config.producer_idle_s
 
     async def _look_for_emptied(self, topic: Topic, files: Mapping[int, Sequence[SegmentFile]]) -> None:
-        """Sealed segments without files are reported, once they were without them for a while."""
+        """Report sealed segments that have had no files for the segment retention time, so that they are pruned."""
         known = self._view.segments_of(topic.name)
         now = self._loop.time()
         uid, before = self._emptied.get(topic.name, (topic.uid, {}))

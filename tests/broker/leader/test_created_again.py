@@ -112,9 +112,9 @@ async def test_brokers_refuse_each_other_what_is_about_the_earlier_one(testbed: 
     with pytest.raises(NotFound, match="not its primary"):
         await primary.api.call(Seal(old))
     late = SegmentRef(topic=NAME, topic_uid=old.topic_uid, segment=0, epoch=2)
-    with pytest.raises(NotFound, match="none of its followers"):
+    with pytest.raises(NotFound, match="not a follower of this segment"):
         await follower.api.call(Fence(late))
-    with pytest.raises(NotFound, match="no replica of it"):
+    with pytest.raises(NotFound, match="no replica of this segment"):
         await follower.api.call(WriteOut(late, 0))
     with pytest.raises(Fenced, match="already sealed, or an earlier epoch"):
         await testbed.leader().broker.api.call(

@@ -127,5 +127,5 @@ async def test_a_stream_gets_the_memory_of_an_idle_one() -> None:
         await first.enter_async_context(streams.lent())
         await second.enter_async_context(streams.lent())
         await third.enter_async_context(streams.lent())
-        with pytest.raises(ResourceExhausted, match="this broker has 2 streams open, as many as its memory allows"):
+        with pytest.raises(ResourceExhausted, match="broker has 2 streams open, as many as its memory allows"):
             await second.enter_async_context(streams.lent())

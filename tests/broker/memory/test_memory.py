@@ -433,7 +433,7 @@ async def test_a_stream_does_not_wait_for_ever_for_memory_that_a_storage_that_fa
     for _ in range(3):
         began = testbed.loop.time()
         with pytest.raises(
-            ResourceExhausted, match=r"not flushed yet.* see whether its storage is full.* try again"
+            ResourceExhausted, match=r"unflushed frames.* check whether its storage is full.* and retry"
         ) as e:
             async with asyncio.timeout(60), streams.lent():
                 pass

@@ -179,7 +179,7 @@ async def test_a_storage_that_does_not_answer_is_told_to_publishers_and_then_it_
     await without_lease(testbed, primary)
     gate = testbed.faults.hold(StorageOp.LOOK)
     await publisher.send()
-    with pytest.raises(Unavailable, match="storage does not say whether others sealed the segment"):
+    with pytest.raises(Unavailable, match="storage has not answered the fence check"):
         await publisher.acks()
     gate.set()
     await testbed.until(lambda: not primary.inspect.segments[NAME, 0].failure)

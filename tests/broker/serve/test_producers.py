@@ -301,7 +301,7 @@ async def test_if_neither_record_nor_files_know_the_answer_is_that(
     await _sealed_with_records_in_flight(testbed, host, 6)
     await testbed.store.delete(testbed.files(FileKind.LOG))
     assert [(await _ask(host, producer, 1)).next_sequence for producer in (5, 6)] == [2, 2]
-    with pytest.raises(OutOfRange, match=r"too short to name producer 1.* stay for producer_idle_s"):
+    with pytest.raises(OutOfRange, match=r"no room for producer 1.* retained for producer_idle_s"):
         await _ask(host, 1, 1)
 
 

@@ -137,11 +137,11 @@ BAD_FRAMES: dict[str, tuple[bytes, type[SeaweedMQError], str]] = {
     "bytes behind the frame": (frame() + b"x", Corrupt, "frame"),
     "more records than it has": (lying(record_count=3, histogram=(3,) + (0,) * 15), InvalidArgument, "record"),
     "fewer records than it has": (lying(record_count=1, histogram=(1,) + (0,) * 15), InvalidArgument, "record"),
-    "another producer": (frame(producer=2), ProtocolViolation, "producer 2 epoch 0 came on the stream of producer 1"),
+    "another producer": (frame(producer=2), ProtocolViolation, "producer 2 epoch 0 in the stream of producer 1"),
     "another producer epoch": (frame(epoch=1), ProtocolViolation, "open a stream for each"),
     "a gap": (frame(first=9), InvalidArgument, "resend from 0"),
     "slots of another segment": (frame(slots=(0, 40_000)), StaleMetadata, "which holds \\[0, 32768\\)"),
-    "another schema version": (lying(flags=1 << 8), StaleMetadata, "schema version 1 came to topic test/topic"),
+    "another schema version": (lying(flags=1 << 8), StaleMetadata, "schema version 1 sent to topic test/topic"),
     "too much": (frame(size=80 * KIB), InvalidArgument, "above the limit of 65536"),
 }
 
@@ -182,7 +182,7 @@ async def test_good_frames_in_front_of_a_bad_one_are_stored_and_acknowledged(tes
 
 
 OPENINGS: dict[str, tuple[object, type[SeaweedMQError], str]] = {
-    "no opening": (PublishFrames(frame()), ProtocolViolation, "begins with PublishOpen"),
+    "no opening": (PublishFrames(frame()), ProtocolViolation, "does not begin with PublishOpen"),
     "unknown topic": (replace(OPEN, topic=TopicName("no", "such")), NotFound, "there is no topic no/such: create it"),
     "unknown segment": (replace(OPEN, segment=7), NotFound, "topic test/topic has no segment 7"),
     "wrong epoch": (replace(OPEN, epoch=2), StaleMetadata, "has epoch 1, not 2"),
@@ -211,7 +211,9 @@ async def test_a_segment_of_another_broker_is_refused_with_its_address(testbed: 
     other = next(h for h in hosts if h is not primary)
     stream = other.publish_stream()
     await stream.send(OPEN)
-    with pytest.raises(StaleMetadata, match=f"served by broker {primary.broker.id} at {primary.address}, not here"):
+    with pytest.raises(
+        StaleMetadata, match=f"served by broker {primary.broker.id} at {primary.address}, not by this one"
+    ):
         await stream.receive()
 
 
@@ -221,7 +223,7 @@ async def test_a_stream_is_opened_once(testbed: Testbed) -> None:
     await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.stream.send(OPEN)
-    with pytest.raises(ProtocolViolation, match="opened once"):
+    with pytest.raises(ProtocolViolation, match="second PublishOpen"):
         await publisher.stream.receive()
     reader = await host.subscriber()
     await reader.stream.send(SubscribeCredit(0))
@@ -307,7 +309,7 @@ async def test_the_longest_idle_stream_is_ended_for_another_one_and_none_that_ca
     await first.store(frames=1, count=1)
     await asyncio.sleep(IDLE_S)
     assert service.end_idle()
-    with pytest.raises(ResourceExhausted, match=r"idle publish stream to .* was ended .* open it again"):
+    with pytest.raises(ResourceExhausted, match=r"idle publish stream to .* ended .* open it again"):
         await second.acks(1)
     await first.store(frames=1, count=1)
     assert not service.end_idle(), "it carried something a moment ago"

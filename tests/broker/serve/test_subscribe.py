@@ -96,9 +96,9 @@ async def test_offsets_that_are_not_there_are_refused(testbed: Testbed) -> None:
 @pytest.mark.parametrize(
     ("opening", "kind", "sentence"),
     [
-        (SubscribeCredit(5), ProtocolViolation, "begins with SubscribeOpen"),
+        (SubscribeCredit(5), ProtocolViolation, "does not begin with SubscribeOpen"),
         (SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=0), ProtocolViolation, "credit of 0 bytes"),
-        (SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=1 << 40), ProtocolViolation, "give 1 to"),
+        (SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=1 << 40), ProtocolViolation, "grant 1 to"),
     ],
 )
 @story
@@ -130,7 +130,7 @@ async def test_a_segment_of_another_broker_is_refused_with_its_address(testbed: 
     await testbed.topic(hosts[0])
     primary = await testbed.primary(hosts[0])
     other = next(h for h in hosts if h is not primary)
-    with pytest.raises(StaleMetadata, match=f"at {primary.address}, not here"):
+    with pytest.raises(StaleMetadata, match=f"at {primary.address}, not by this one"):
         await other.subscriber()
 
 

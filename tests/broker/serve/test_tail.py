@@ -226,7 +226,7 @@ async def test_what_retention_removed_is_named(testbed: Testbed) -> None:
     await testbed.store.delete([first])
     tail = await tail_of(host, testbed)
     assert await tail.look() is TailState.READABLE
-    with pytest.raises(OutOfRange, match="offset 0 was removed by retention, the lowest that is kept is"):
+    with pytest.raises(OutOfRange, match="offset 0 was removed by retention, the lowest retained is"):
         await tail.ready()
     await tail.close()
     assert host.inspect.memory.reading.used == 0

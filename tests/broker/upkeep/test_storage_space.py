@@ -43,7 +43,7 @@ def test_records_are_refused_below_the_minimum_and_taken_again_above_it(caplog: 
     space.measured(free(2 * LEAST))
     space.check(NAME)
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        "records refused",
+        "records rejected",
         "records accepted again",
     ]
 

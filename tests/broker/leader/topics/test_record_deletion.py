@@ -103,7 +103,7 @@ async def test_who_reads_what_is_being_deleted_is_told(testbed: Testbed) -> None
     await reader.stream.send(SubscribeCredit(1 << 20))
     error = await reader.stream.failure()
     assert isinstance(error, OutOfRange)
-    assert "was deleted, and all before 6: start from the earliest" in str(error)
+    assert "was deleted with all before 6: start from the earliest" in str(error)
 
 
 @story

@@ -102,7 +102,7 @@ async def test_plain_frames_wait_until_it_is_decided_and_are_refused_if_there_is
     assert await publisher.quiet(1)
     answered.set()
     assert (await schema_adopter).topic.schema == NUMBERS
-    with pytest.raises(InvalidArgument, match="a plain frame came to topic test/topic, which has a schema"):
+    with pytest.raises(InvalidArgument, match="plain frame sent to topic test/topic, which has a schema"):
         await publisher.acks()
     assert primary.inspect.segments[NAME, 1].log.end == 0
 
