@@ -1,4 +1,4 @@
-"""Members of groups as plain streams: what a client does, without a client."""
+"""Members of groups as plain streams, without a client."""
 
 from collections.abc import Mapping, Sequence
 
@@ -21,7 +21,7 @@ GROUP = "billing"
 
 
 class Joining:
-    """A member with one stream at a time. It lets go of what it is told to, at once, unless it is ``clinging``."""
+    """A member with one stream at a time. It releases revoked segments at once, unless it is ``clinging``."""
 
     def __init__(
         self, testbed: Testbed, member: str, *, incarnation: int = 1, start: Start = EARLIEST, name: TopicName = NAME
@@ -33,7 +33,7 @@ class Joining:
         self.name = name
         self.clinging = False
         self.held: dict[int, Ownership] = {}
-        """What it reads."""
+        """Segments that the member reads, with the generation of each."""
         self.let_go: list[int] = []
         self.generation = 0
         self.assignments = 0
@@ -52,7 +52,7 @@ class Joining:
         return set(self.held)
 
     async def join(self, host: Host, group: str = GROUP) -> "Joining":
-        """Open a stream, or another one."""
+        """Open a stream; a second call opens another one."""
         self.number = 0
         self._answers.clear()
         self._stream = Streaming(self.testbed, host.api.join_group)
@@ -70,14 +70,14 @@ class Joining:
         return self
 
     async def joined(self, host: Host, group: str = GROUP) -> "Joining":
-        """As ``join``, until the first assignment has come."""
+        """Join, and wait for the first assignment."""
         before = self.assignments
         await self.join(host, group)
         await self.until(lambda: self.assignments > before)
         return self
 
     def take(self) -> None:
-        """Take in what has arrived."""
+        """Process the replies that have arrived."""
         while self.stream.replies:
             reply = self.stream.replies.popleft()
             if isinstance(reply, GroupCommitted):
@@ -105,7 +105,12 @@ class Joining:
         self._release(segments)
 
     async def until(self, condition: object) -> None:
-        """Wait until it holds, taking in what arrives; the end of the stream is an error."""
+        """Process replies until the condition holds.
+
+        Raises:
+            SeaweedMQError: If the stream fails first.
+            EOFError: If the stream ends first.
+        """
         assert callable(condition)
 
         def holds() -> bool:
@@ -121,7 +126,7 @@ class Joining:
         await self.until(lambda: set(self.held) == set(segments))
 
     async def commit(self, offsets: Mapping[int, int], generation: int | None = None) -> Mapping[int, str]:
-        """Commit, and return what was refused."""
+        """Commit, and return the rejected segments with their reasons."""
         await self.send_commit(offsets, generation)
         number = self.number
         await self.until(lambda: any(a.number == number for a in self._answers))
@@ -141,22 +146,22 @@ class Joining:
         await self.stream.send(GroupCommit(self.number, positions))
 
     async def leave(self) -> None:
-        """Say so, and wait for the end of the stream."""
+        """Leave the group, and wait for the end of the stream."""
         await self.stream.send(GroupLeave())
         assert await self.stream.failure() is None
         self.held.clear()
 
     async def failure(self) -> SeaweedMQError | None:
-        """What the stream ended with, in the end."""
+        """Return the error that the stream ends with, or None."""
         return await self.stream.failure()
 
     async def vanish(self) -> None:
-        """The stream breaks; what is held stays."""
+        """Break the stream; the member keeps what it holds."""
         await self.stream.close()
 
 
 async def settled(members: Sequence[Joining], segments: int) -> None:
-    """Until the members own all segments, each one of them alone, within one of each other."""
+    """Wait until the members own all segments, each exactly once, and their counts differ by one at most."""
 
     def holds() -> bool:
         counts = [len(m.owns) for m in members]

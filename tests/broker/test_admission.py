@@ -28,7 +28,7 @@ OTHER = TopicName("test", "other")
 MARKER_KEPT_S = 3.0
 """A little longer than the leader takes to raise the marker."""
 DISCOVERED_S = 3.0
-"""A little longer than a broker takes to find out that its etcd is another one."""
+"""A little longer than a broker takes to notice that its etcd has been replaced."""
 
 
 def marker(testbed: Testbed) -> StorageMarker:
@@ -42,13 +42,13 @@ def identity(testbed: Testbed) -> ClusterIdentity:
 
 
 def begin(testbed: Testbed, store: MemorySegmentStore | None = None) -> tuple[Host, "asyncio.Task[Any]"]:
-    """A broker whose start is under way."""
+    """Return a broker whose start is in progress."""
     host = testbed.host(store=store)
     return host, testbed.network.spawn(host.owner, host.broker.start())
 
 
 async def serves(host: Host) -> None:
-    """Return once the broker answers."""
+    """Wait until the broker answers."""
     async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(Unavailable):
@@ -247,7 +247,7 @@ async def test_a_recovery_under_running_brokers_is_followed(testbed: Testbed) ->
 
 @story
 async def test_a_broker_registers_again_once_its_view_is_of_the_recovered_cluster(testbed: Testbed) -> None:
-    """It may lead at once: by metadata from before the recovery it would drop what groups committed since."""
+    """It may lead at once: with metadata from before the recovery it would drop what groups committed since."""
     (host,) = await testbed.cluster(1)
     await testbed.topic(host)
     await asyncio.sleep(MARKER_KEPT_S)

@@ -1,6 +1,6 @@
-"""Native clients of every kind come to a broker in virtual time, and leave at any moment: no memory or task remains.
+"""Native clients of every kind connect in virtual time and leave at any moment: no memory or task remains.
 
-``tests/test_any_clients.py`` lets them come to a real broker, beside Kafka clients.
+``tests/test_any_clients.py`` does so with a real broker, beside Kafka clients.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from tests.broker.testbed import CONFIG, Host, Testbed, story
 from tests.support.visitors import FRAME_BYTES_MAX, NATIVE, TOPIC
 
 EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 20
-"""All of the profile "deep"; an example has a broker of its own."""
+"""Number of examples: all in the profile "deep". Each example has its own broker."""
 SMALL = replace(CONFIG, frame_bytes_max=FRAME_BYTES_MAX, memory_bytes_max=256 * MIB, read_chunk_bytes=64 * KIB)
 CROWDS = st.lists(st.tuples(st.sampled_from(sorted(NATIVE)), st.integers(0, 3_000)), min_size=1, max_size=12)
-"""Each visitor as the name of its deeds, and milliseconds after which it leaves."""
+"""Visitors, each as its kind and the milliseconds after which it leaves."""
 
 
 async def visit(host: Host, kind: str, leaves_ms: int, seed: str) -> None:
-    """Do it until it is time to leave, or the broker rejects it."""
+    """Run a client of a kind until it is time to leave, or the broker rejects it."""
     with contextlib.suppress(SeaweedMQError, TimeoutError):
         async with asyncio.timeout(leaves_ms / 1_000):
             await NATIVE[kind](host.api, random.Random(seed))

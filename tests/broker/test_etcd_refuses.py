@@ -1,4 +1,4 @@
-"""No answer of etcd ends a broker: each refusal is retried, or ends the call that met it."""
+"""No error of etcd ends a broker: the broker retries, or ends the call that met the error."""
 
 import asyncio
 import logging
@@ -40,7 +40,7 @@ KINDS: tuple[type[SeaweedMQError], ...] = (
 
 
 def refuse(host: Host, error: SeaweedMQError, calls: tuple[str, ...]) -> Callable[[], None]:
-    """Let etcd refuse these calls of one broker; return what ends it."""
+    """Let etcd reject these calls of one broker; return a function that ends it."""
 
     async def call(*_: Any) -> Any:
         await asyncio.sleep(0.001)
@@ -65,7 +65,7 @@ def limit(why: str) -> ResourceExhausted:
 
 
 async def recovered(testbed: Testbed, brokers: int, name: TopicName) -> None:
-    """The cluster is whole again, and takes topics and records."""
+    """Check that the cluster is whole again, and accepts topics and records."""
     await testbed.until(
         lambda: (
             all(
@@ -144,7 +144,7 @@ async def test_the_status_says_why_etcd_refuses_and_for_how_long_leases_live(tes
     assert 0 < access.lease_s <= TTL_S
     for end in ends:
         end()
-    await asyncio.sleep(2 * PROBE_S)  # nothing else writes
+    await asyncio.sleep(2 * PROBE_S)  # there are no other writes
     assert (await status_of(other)).etcd == ETCD_OK
 
 
@@ -179,7 +179,7 @@ async def test_a_broker_that_starts_while_etcd_is_out_of_space_waits_and_says_wh
     assert not starting.done()
     assert {START, LEASE} <= host.broker.readiness.reasons.keys()
     said = [record.getMessage() for record in caplog.records if NO_SPACE in record.getMessage()]
-    assert len(said) == 2, said  # of the calls, and of the registration
+    assert len(said) == 2, said  # one of the calls, one of the registration
     end()
     await starting
     await recovered(testbed, 2, LATER)

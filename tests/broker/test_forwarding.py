@@ -1,4 +1,4 @@
-"""Calls that one broker passes on to the leader: they end, whatever the brokers believe and whoever goes away."""
+"""Calls forwarded to the leader: they end, even if brokers disagree about the leader or either side goes away."""
 
 import asyncio
 import gc
@@ -20,7 +20,7 @@ from tests.broker.testbed import NAME, Host, Streaming, Testbed, story
 
 
 def passing_on() -> LeaderForwarder:
-    """To a leader that stays."""
+    """Return a forwarder to a leader that stays."""
     leader = BrokerInfo(id="b-2", address="127.0.0.1:1", started_us=0, pid=1, version="1")
     view = SimpleNamespace(
         leader="b-2", brokers={"b-2": leader}, changes=0, wait_change=lambda _: asyncio.Event().wait()
@@ -39,7 +39,7 @@ async def test_an_error_that_comes_when_the_caller_is_gone_is_no_failure_of_the_
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            raise Unavailable("the leader is gone, too") from None
+            raise Unavailable("the leader is unreachable as well") from None
         yield 0
 
     async def call() -> None:
@@ -52,7 +52,7 @@ async def test_an_error_that_comes_when_the_caller_is_gone_is_no_failure_of_the_
     await opened.wait()
     caller.cancel()
     await asyncio.wait({caller})
-    del caller  # and with it whatever its traceback holds
+    del caller  # frees what its traceback holds
     gc.collect()
     assert not complaints
 
@@ -74,10 +74,10 @@ async def test_a_call_is_ended_at_the_leader_if_its_caller_goes_away_as_a_reply_
     caller = asyncio.create_task(call())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    gc.disable()  # it would end it, too, some time or other
+    gc.disable()  # a collection would also end it, eventually
     try:
         ask.set()
-        await asyncio.sleep(0)  # the reply is there, and the caller has not been told
+        await asyncio.sleep(0)  # the reply has arrived, and the caller has not run yet
         caller.cancel()
         await asyncio.wait({caller})
         assert ended.is_set()
@@ -86,7 +86,7 @@ async def test_a_call_is_ended_at_the_leader_if_its_caller_goes_away_as_a_reply_
 
 
 async def disagreeing(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Host], Counter[str]]:
-    """Two brokers that take each other for the leader. Counts the calls that come to the one and the other."""
+    """Make two brokers take each other for the leader, and count the calls by method."""
     hosts = await testbed.cluster(2)
     calls: Counter[str] = Counter()
     answer = testbed.network.answer

@@ -18,7 +18,7 @@ from seaweedmq.ports import Put
 from tests.broker.testbed import CONFIG, NAME, TTL_S, Host, Testbed, story
 
 DELAYS_S = [0.0, 0.0005, 0.001, 0.002, 0.003, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.3, 1.0, 3.0]
-"""After the end of a lease: from the news of it to long after the broker is back."""
+"""Delays after the end of a lease, from the notification to long after the broker is back."""
 
 
 def session_of(host: Host) -> Session:
@@ -32,14 +32,14 @@ def expire(testbed: Testbed, *hosts: Host) -> None:
 
 
 def registered(testbed: Testbed) -> set[str]:
-    """Ids that etcd has; none of them, and no address, without a living lease."""
+    """Return the ids in etcd, after checking that each id and each address has a living lease."""
     entries = [e for prefix in (keys.BROKERS, keys.ADDRESSES) for e in testbed.etcd.server.list(prefix).entries]
     assert all(testbed.etcd.has_lease(e.lease) for e in entries), entries
     return {keys.parse_broker_key(e.key) for e in entries if e.key.startswith(keys.BROKERS)}
 
 
 async def everything_is_served(testbed: Testbed) -> None:
-    """Every open segment is at brokers that live, and they have opened it."""
+    """Wait until every open segment is at living brokers that have opened it."""
     observer = next(h for h in testbed.hosts if h.lives)
 
     def served() -> bool:
@@ -110,7 +110,7 @@ async def test_a_broker_is_drained_at_any_moment_around_the_loss_of_its_lease(te
     expire(testbed, victim)
     await lost.wait()
     await asyncio.sleep(delay_s)
-    with suppress(NotFound):  # its id is in no view at the moment; the operator tries again
+    with suppress(NotFound):  # its id is in no view at the moment; the operator retries
         await victim.broker.api.call(DrainBroker(victim.broker.id))
     await testbed.until(lambda: all(victim.broker.id in h.inspect.view.brokers for h in (other, victim)))
     await victim.broker.api.call(DrainBroker(victim.broker.id))
@@ -196,7 +196,7 @@ async def test_a_registration_without_a_lease_is_nobodys_and_its_segments_are_re
         ],
     )
     monkeypatch.undo()
-    if restart:  # nobody remembers how it came about
+    if restart:  # no broker remembers how the ghost arose
         for host in hosts:
             if host.lives:
                 host.kill()
@@ -258,7 +258,7 @@ async def test_stopping_the_last_brokers_is_no_failure(
 
 @story
 async def test_a_lease_that_ends_before_its_broker_is_registered_is_followed_by_another(testbed: Testbed) -> None:
-    """Etcd is so slow that it ends the lease before it hears what is to be registered under it."""
+    """Etcd is so slow that it ends the lease before the registration under it arrives."""
     hosts = await testbed.cluster(2)
     await testbed.topic(hosts[0])
     victim = hosts[1]

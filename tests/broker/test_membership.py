@@ -1,4 +1,4 @@
-"""Leases: a broker that can not be sure of its own acknowledges nothing, and one that lost it comes back as another."""
+"""Leases: a broker that may have lost its lease acknowledges nothing, and returns as another incarnation."""
 
 import asyncio
 from dataclasses import replace
@@ -24,7 +24,7 @@ def lease_of(host: Host) -> int:
 
 
 async def everything(testbed: Testbed, host: Host) -> list[bytes]:
-    """All records of the topic, along its segments."""
+    """Read all records of the topic, along its segments."""
     got: list[bytes] = []
     segment: int | None = 0
     while segment is not None:
@@ -120,7 +120,7 @@ async def test_a_cut_off_broker_loses_its_segment_and_acknowledges_nothing_that_
 
 
 async def zombie(testbed: Testbed, frames: int) -> tuple[Host, Publishing]:
-    """A broker frozen in the middle of a write of so many frames, long enough to be replaced; then it wakes up."""
+    """Freeze a broker in the middle of a write of this many frames, and wake it once it has been replaced."""
     hosts = await testbed.cluster(2)
     await testbed.topic(hosts[0])
     primary = await testbed.primary(hosts[0])

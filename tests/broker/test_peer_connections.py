@@ -1,4 +1,4 @@
-"""Brokers by their ids: who comes after another one at an address is connected to anew, once."""
+"""Connections to brokers by id: one new connection for each broker that takes over an address."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,7 +10,7 @@ from seaweedmq.errors import Unavailable
 
 
 class Phone:
-    """A dialer that notes what is asked of it."""
+    """A dialer that records its calls."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -34,7 +34,7 @@ def test_each_broker_at_an_address_is_connected_to_anew() -> None:
     assert phone.asked == ["renew here:1", "dial here:1", "dial here:1"]
 
     phone.asked.clear()
-    brokers["b-3"] = SimpleNamespace(address="here:1")  # while the lease of the one before it lives
+    brokers["b-3"] = SimpleNamespace(address="here:1")  # while the lease of its predecessor lives
     peers.dial("b-3")
     peers.dial("b-1")
     peers.dial("b-3")

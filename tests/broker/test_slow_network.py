@@ -1,4 +1,4 @@
-"""A network on which every message is late: brokers and clients take longer, and lose and reject nothing."""
+"""A network that delays every message: brokers and clients take longer, and lose and reject nothing."""
 
 from tests.broker.testbed import CONFIG, Testbed, story, values
 

@@ -1,4 +1,4 @@
-"""The first moments of a cluster."""
+"""A leader that does not know its own cluster yet makes callers wait."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A machine that is suspended and resumed: its monotonic clock stood still meanwhile, its lease did not wait."""
+"""A suspended and resumed machine: its monotonic clock stood still, its lease expired."""
 
 import asyncio
 
@@ -40,7 +40,7 @@ async def test_what_a_machine_had_under_way_when_it_fell_asleep_is_not_acknowled
     testbed.loop.suspend(primary.owner)
     del testbed.faults.held[StorageOp.APPEND]
     await testbed.until(lambda: 1 in other.inspect.view.segments[NAME])
-    primary.meta.is_cut_off = True  # its network comes back later than itself
+    primary.meta.is_cut_off = True  # its network comes back later than the machine
     held.set()
     testbed.loop.resume(primary.owner)
     await asyncio.sleep(TTL_S / 2)

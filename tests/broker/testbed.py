@@ -63,11 +63,11 @@ CONFIG = BrokerConfig(
     rpc_timeout_s=5.0,
 )
 PATIENCE_S = 60.0
-"""Virtual: nothing that will happen at all takes longer."""
+"""Limit of waits in virtual time: no expected event takes longer."""
 
 
 def story(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Run the test in a deterministic loop; what tasks raised and nobody heard of fails it."""
+    """Run the test in a deterministic loop; an unretrieved exception of a task fails it."""
 
     @functools.wraps(test)
     def run(**parameters: Any) -> None:
@@ -82,9 +82,9 @@ def story(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 
 def _play(test: Callable[..., Awaitable[None]], parameters: dict[str, Any]) -> None:
-    """Have a bed that is garbage once this returns, when ``deterministic`` collects it.
+    """Run the test, and leave a test bed that is garbage once this returns, when ``deterministic`` collects it.
 
-    The next collections do not look at what this one finds alive. Such beds take memory to the end of the process, and
+    Later collections skip what that one finds alive. Such test beds take memory to the end of the process, and
     ``asyncio.all_tasks`` walks all of their tasks.
     """
     loop = SimLoop(time_s_max=4_000, steps_max=3_000_000)
@@ -101,8 +101,8 @@ def _play(test: Callable[..., Awaitable[None]], parameters: dict[str, Any]) -> N
 
 
 class _Said(logging.Handler):
-    """Leaves a record the text alone: pytest keeps records to the end of the test, and an error among the arguments
-    has the frames of the whole bed.
+    """Handler that reduces a record to its text: pytest keeps records to the end of the test, and an error among the
+    arguments refers to the frames of the whole test bed.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -121,29 +121,29 @@ async def _run(test: Callable[..., Awaitable[None]], testbed: "Testbed", paramet
 
 
 class Faults:
-    """The storage's fault hook: counts operations, and fails or holds those it is told to."""
+    """The storage's fault hook: counts operations, and fails or holds selected ones."""
 
     def __init__(self) -> None:
         self.counts: Counter[StorageOp] = Counter()
         self.failing: dict[StorageOp, str] = {}
-        """Operation -> why it fails."""
+        """Reason for each failing operation."""
         self.paths = ""
-        """Only operations on paths that contain this fail or are held."""
+        """Path fragment: other operations neither fail nor are held."""
         self.held: dict[StorageOp, asyncio.Event] = {}
-        """Operation -> event that lets it pass."""
+        """Event that releases each held operation."""
 
     async def __call__(self, op: StorageOp, path: str) -> None:
-        if not path.startswith(f"{GROUPS}/"):  # the journal of groups is written in every test
+        if not path.startswith(f"{GROUPS}/"):  # every test writes the journal of groups
             self.counts[op] += 1
         if op in self.held and self.paths in path:
             await self.held[op].wait()
         await asyncio.sleep(0.0005)
         if op in self.failing and self.paths in path:
             kind = StorageFull if self.failing[op].lower() == os.strerror(errno.ENOSPC).lower() else StorageFailed
-            raise kind(f"can not {op} {path}: {self.failing[op]}")
+            raise kind(f"cannot {op} {path}: {self.failing[op]}")
 
     def hold(self, op: StorageOp) -> asyncio.Event:
-        """Let nothing of the kind happen until the returned event is set."""
+        """Hold operations of this kind until the returned event is set."""
         event = self.held[op] = asyncio.Event()
         return event
 
@@ -159,19 +159,19 @@ class Testbed:
         self.storage_ahead_s = 0.0
         """Seconds by which the storage's clock is ahead of the true time."""
         self.ahead_s = 0.0
-        """Seconds by which the clocks of brokers are ahead that are started from now on."""
+        """Seconds by which the clocks of brokers that start from now on are ahead."""
         self.store = MemorySegmentStore(lambda: self.wall_us() + int(self.storage_ahead_s * 1e6), self.faults)
         self.hosts: list[Host] = []
         self.streams: list[Streaming] = []
 
     def wall_us(self) -> int:
-        """The true time."""
+        """Return the true time."""
         return WALL_START_US + int(self.loop.boot_s * 1e6)
 
     async def start(
         self, config: BrokerConfig = CONFIG, address: str | None = None, store: MemorySegmentStore | None = None
     ) -> "Host":
-        """One more broker."""
+        """Start one more broker."""
         host = self.host(config, address, store)
         await self.network.spawn(host.owner, host.broker.start())
         return host
@@ -179,32 +179,32 @@ class Testbed:
     def host(
         self, config: BrokerConfig = CONFIG, address: str | None = None, store: MemorySegmentStore | None = None
     ) -> "Host":
-        """One more broker that does not run yet."""
+        """Add one more broker without starting it."""
         host = Host(self, config, address or f"broker-{len(self.hosts)}:7777", len(self.hosts), store)
         self.hosts.append(host)
         return host
 
     async def cluster(self, count: int, config: BrokerConfig = CONFIG) -> list["Host"]:
-        """So many brokers, each knowing all the others and who leads."""
+        """Start this many brokers, and wait until each knows all the others and the leader."""
         hosts = [await self.start(config) for _ in range(count)]
         await self.until(lambda: all(len(h.inspect.view.brokers) == count and h.inspect.view.leader for h in hosts))
         return hosts
 
     def leader(self) -> "Host":
-        """Who leads; fails if nobody does."""
+        """Return the leader; fail if there is none."""
         return next(h for h in self.hosts if h.lives and h.inspect.leads)
 
     async def topic(self, host: "Host", name: TopicName = NAME, **settings: Any) -> TopicDescription:
         return await host.api.call(CreateTopic(TopicSpec(name=name, **settings)))
 
     async def primary(self, host: "Host", name: TopicName = NAME, segment: int = 0) -> "Host":
-        """Who serves the segment."""
+        """Return the segment's primary."""
         description = await host.api.call(DescribeTopic(name))
         found = next(s for s in description.segments if s.id == segment)
         return next(h for h in self.hosts if h.broker.id == found.primary)
 
     def ref(self, segment: Segment, epoch: int | None = None) -> SegmentRef:
-        """A segment of a topic that is there, as brokers name it to each other."""
+        """Return a reference to a segment of an existing topic, as brokers exchange it."""
         topic = self.leader().inspect.view.topics[segment.topic]
         return SegmentRef.of(topic, segment, epoch)
 
@@ -216,7 +216,7 @@ class Testbed:
         )
 
     async def until(self, condition: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
-        """Wait until it holds."""
+        """Wait until the condition holds."""
         async with asyncio.timeout(patience_s):
             while not condition():  # noqa: ASYNC110 - conditions are of any kind, and time is virtual
                 await asyncio.sleep(0.01)
@@ -241,9 +241,9 @@ class Host:
         self.owner = Owner(f"broker-{number}")
         self.meta = testbed.etcd.client(self.owner)
         self.ahead_s = testbed.ahead_s
-        """Seconds by which its wall clock is ahead of the true time."""
+        """Seconds by which the broker's wall clock is ahead of the true time."""
         self.cpu_share = 0.0
-        """Of one core."""
+        """Share of one core that the process uses."""
         self.broker = Broker(
             config=config,
             env=Environment(
@@ -266,12 +266,12 @@ class Host:
 
     @property
     def inspect(self) -> Inspection:
-        """What may be looked at of the broker."""
+        """The broker's internals that tests may read."""
         return self.broker.inspect
 
     @property
     def api(self) -> Any:
-        """The broker through the network."""
+        """The broker's API through the network."""
         return self.testbed.network.dialer(None).dial(self.address)
 
     @property
@@ -284,26 +284,26 @@ class Host:
         return self.broker.failed.done() and not self.broker.failed.cancelled()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill the process (SIGKILL)."""
         self.owner.state = OwnerState.DEAD
         self.testbed.network.break_owner(self.owner, silently=False)
 
     def freeze(self) -> None:
-        """SIGSTOP."""
+        """Freeze the process (SIGSTOP)."""
         self.owner.state = OwnerState.FROZEN
 
     def thaw(self) -> None:
-        """SIGCONT."""
+        """Thaw the process (SIGCONT)."""
         self.testbed.loop.thaw(self.owner)
 
     async def suspend(self, seconds: float) -> None:
-        """Its machine sleeps for so long: nobody hears anything of it, and only its monotonic clock knows nothing."""
+        """Suspend the machine: it sends and receives nothing, and its monotonic clock stands still."""
         self.testbed.loop.suspend(self.owner)
         await asyncio.sleep(seconds)
         self.testbed.loop.resume(self.owner)
 
     async def stop(self) -> None:
-        """SIGTERM."""
+        """Stop the broker (SIGTERM)."""
         await self.testbed.network.spawn(self.owner, self.broker.stop())
         assert not self.has_failed, self.broker.failed.exception()
         self.owner.state = OwnerState.DEAD
@@ -312,7 +312,7 @@ class Host:
     async def publisher(
         self, producer: int = 1, *, epoch: int = 0, name: TopicName = NAME, segment: int = 0, segment_epoch: int = 1
     ) -> "Publishing":
-        """An open publish stream whose ``PublishReady`` has come."""
+        """Open a publish stream, and wait for ``PublishReady``."""
         stream = self.publish_stream()
         await stream.send(
             PublishOpen(topic=name, segment=segment, epoch=segment_epoch, producer_id=producer, producer_epoch=epoch)
@@ -335,7 +335,7 @@ class Host:
         segment: int = 0,
         takes_pieces: bool = False,
     ) -> "Subscribing":
-        """An open subscribe stream whose ``SubscribeReady`` has come."""
+        """Open a subscribe stream, and wait for ``SubscribeReady``."""
         stream = Streaming(self.testbed, self.api.subscribe)
         opening = SubscribeOpen(
             topic=name, segment=segment, start=start, credit_bytes=credit, takes_pieces=takes_pieces
@@ -347,7 +347,7 @@ class Host:
 
 
 class Streaming:
-    """The client's side of one stream. Replies are collected as they come."""
+    """The client's side of one stream. It collects replies as they arrive."""
 
     def __init__(self, testbed: Testbed, call: Callable[[AsyncIterator[Any]], AsyncIterator[Any]]) -> None:
         self.testbed = testbed
@@ -362,14 +362,19 @@ class Streaming:
         self.put(request)
 
     def put(self, request: Any) -> None:
-        """Have it sent."""
+        """Queue a request."""
         self._requests.put_nowait(request)
 
     async def half_close(self) -> None:
         self.put(None)
 
     async def receive(self) -> Any:
-        """The next reply. Raises what ended the stream; EOFError if it just ended."""
+        """Return the next reply.
+
+        Raises:
+            SeaweedMQError: If the stream fails.
+            EOFError: If the stream ends.
+        """
         await self.testbed.until(lambda: self.replies or self.ended)
         if self.replies:
             return self.replies.popleft()
@@ -378,12 +383,12 @@ class Streaming:
         raise EOFError
 
     async def failure(self) -> SeaweedMQError | None:
-        """What the stream ended with, in the end."""
+        """Return the error that the stream ends with, or None."""
         await self.testbed.until(lambda: self.ended)
         return self.error
 
     async def close(self) -> None:
-        """Go away without a word."""
+        """Drop the stream without notice."""
         self._pump.cancel()
         await asyncio.wait({self._pump})
 
@@ -404,7 +409,7 @@ class Streaming:
 
 
 class Publishing:
-    """A publish stream that knows its sequences. Values say who sent them: ``b"<producer>:<sequence>"``."""
+    """A publish stream that tracks its sequences. Values name their origin: ``b"<producer>:<sequence>"``."""
 
     def __init__(self, stream: Streaming, producer: int, epoch: int) -> None:
         self.stream = stream
@@ -413,10 +418,10 @@ class Publishing:
         self.next = 0
         self.ready: PublishReady
         self.sent: list[int] = []
-        """First sequences of frames whose acknowledgement is awaited."""
+        """First sequences of the unacknowledged frames."""
 
     def frame(self, count: int = 1, first: int | None = None, **more: Any) -> bytes:
-        """The next frame, or one of other sequences."""
+        """Return the next frame, or one of other sequences."""
         if first is None:
             first, self.next = self.next, self.next + count
         return frame(count, producer=self.producer, epoch=self.epoch, first=first, **more)
@@ -425,7 +430,7 @@ class Publishing:
         await self.stream.send(PublishFrames(self.frame(count, **more)))
 
     async def acks(self, frames: int = 1) -> list[tuple[int, int]]:
-        """``(first_sequence, base_offset)`` of the next so many acknowledged frames."""
+        """Return ``(first_sequence, base_offset)`` of the next acknowledged frames."""
         got: list[tuple[int, int]] = []
         while len(got) < frames:
             reply = await self.stream.receive()
@@ -434,19 +439,19 @@ class Publishing:
         return got
 
     async def store(self, frames: int = 1, count: int = 1, **more: Any) -> None:
-        """Send so many frames of ``count`` records and see them acknowledged."""
+        """Send this many frames of ``count`` records, and wait for their acknowledgements."""
         for _ in range(frames):
             await self.send(count, **more)
             await self.acks(1)
 
     async def quiet(self, seconds: float) -> bool:
-        """Whether nothing at all comes in this time."""
+        """Return whether no reply arrives in this time."""
         await asyncio.sleep(seconds)
         return not self.stream.replies and not self.stream.ended
 
 
 class Subscribing:
-    """A subscribe stream that knows what it got."""
+    """A subscribe stream that tracks what it received."""
 
     def __init__(self, stream: Streaming, ready: SubscribeReady) -> None:
         self.stream = stream
@@ -462,7 +467,7 @@ class Subscribing:
         await self.stream.send(SubscribeCredit(size_bytes))
 
     def take(self) -> None:
-        """Take in what arrived, checking that offsets leave no gap and repeat nothing."""
+        """Process what has arrived, checking that offsets leave no gap and repeat nothing."""
         while self.stream.replies:
             received = self.stream.replies.popleft()
             if isinstance(received, SubscribeFrames):
@@ -483,7 +488,7 @@ class Subscribing:
                 self.next_offset = end
 
     async def until(self, records: int) -> list[bytes]:
-        """All values so far, once there are so many."""
+        """Wait for this many values, and return all values so far."""
 
         def enough() -> bool:
             self.take()
@@ -495,7 +500,7 @@ class Subscribing:
         return self.values
 
     async def ending(self) -> SubscribeEnd:
-        """How the segment ended."""
+        """Return the end of the segment."""
         await self.stream.testbed.until(lambda: self.stream.ended)
         self.take()
         if self.stream.error is not None:
@@ -515,7 +520,7 @@ def frame(
     timestamp: int = WALL_START_US,
     histogram: tuple[int, ...] | None = None,
 ) -> bytes:
-    """A frame of plain records; values are padded to ``size`` bytes each, with bytes that do not compress."""
+    """Return a frame of plain records; incompressible bytes pad each value to ``size`` bytes."""
     noise = random.Random(first).randbytes(size)
     values = [(b"%d:%d" % (producer, first + i) + b" " + noise)[: max(size, 24)].rstrip() for i in range(count)]
     return encode_frame(
@@ -533,7 +538,7 @@ def frame(
 
 
 def value(producer: int, sequence: int) -> bytes:
-    """What a record of :func:`frame` without ``size`` holds."""
+    """Return the value of a record of :func:`frame` without ``size``."""
     return b"%d:%d" % (producer, sequence)
 
 

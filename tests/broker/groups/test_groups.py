@@ -1,4 +1,4 @@
-"""Consumer groups on real brokers: members are plain streams, through whichever broker."""
+"""Consumer groups on real brokers, with members that are plain streams to any of the brokers."""
 
 import asyncio
 import random
@@ -43,7 +43,7 @@ from tests.sim.machines.network import KEEPALIVE_TIMEOUT_S
 
 
 async def filled(testbed: Testbed, brokers: int, segments: int, records: int = 10) -> list[Host]:
-    """A topic with so many records in each segment."""
+    """Create a topic with this many records in each segment."""
     hosts = await testbed.cluster(brokers)
     await testbed.topic(hosts[0], segments=segments)
     await publish(testbed, range(segments), records)
@@ -59,7 +59,7 @@ async def publish(testbed: Testbed, segments: range, records: int) -> None:
 
 
 def follower(testbed: Testbed) -> Host:
-    """A broker that does not lead."""
+    """Return a broker that does not lead."""
     return next(h for h in testbed.hosts if h.lives and h is not testbed.leader())
 
 
@@ -81,7 +81,7 @@ async def test_members_join_through_any_broker_share_the_segments_and_leave(test
     assert len(one.let_go) == 4
     await two.leave()
     await settled([one, three], 6)
-    assert len(one.let_go) == 4, "nobody who stays loses anything when somebody leaves"
+    assert len(one.let_go) == 4, "the other members keep their segments when one leaves"
 
 
 @story
@@ -172,7 +172,7 @@ async def test_fifty_members_over_five_hundred_segments_settle_with_the_least_mo
     summary = await hosts[0].api.call(ListGroups())
     assert [(s.group, s.topic, s.members) for s in summary] == [(GROUP, NAME, 50)]
     for host in hosts:
-        host.kill()  # leaving in peace would move 500 segments twice
+        host.kill()  # a clean stop would move 500 segments twice
 
 
 @story
@@ -210,7 +210,7 @@ async def test_a_new_leader_goes_on_where_the_old_one_was(testbed: Testbed) -> N
 
 
 async def come_back(testbed: Testbed, member: Joining, host: Host | None = None) -> None:
-    """As a client does: again and again until it gets an assignment; what it meets until then is retryable."""
+    """Join as a client does: retry until an assignment arrives, ignoring retriable errors."""
     async with asyncio.timeout(60):
         while not await tried(member, host or follower(testbed)):  # noqa: ASYNC110 - time is virtual
             await asyncio.sleep(0.2)
@@ -279,8 +279,8 @@ async def test_members_come_back_by_themselves_after_etcd_was_away_for_long(test
 def test_members_hear_of_the_end_when_writing_fails_in_the_moment_the_leader_is_deposed(
     turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It notices one so many turns of the loop after the other, in either order: in between, the coordinator is ending
-    already."""
+    """The two events are this many turns of the loop apart, in either order: the second meets a coordinator that is
+    already stopping."""
 
     @story
     async def tell(testbed: Testbed) -> None:
@@ -344,7 +344,7 @@ async def test_a_successor_comes_once_its_predecessor_is_finished(testbed: Testb
     await testbed.leader().api.call(DrainBroker(primary.address))
     await testbed.until(lambda: 1 in host.inspect.view.segments[NAME])
     await asyncio.sleep(2)
-    if member.stream.ended:  # the drained broker led
+    if member.stream.ended:  # the drained broker was the leader
         await come_back(testbed, member)
     assert member.owns == {0}
     assert await member.commit({0: 10}) == {}
@@ -598,14 +598,14 @@ async def test_a_reset_goes_back_before_a_split(testbed: Testbed) -> None:
 
 
 class Reading:
-    """A member that is a real client in a process of its own, and takes a record every 0.2 s."""
+    """A real client in its own process, as a member that takes a record every 0.2 s."""
 
     def __init__(self, testbed: Testbed, name: str) -> None:
         self.testbed = testbed
         self.name = name
         self.owner = Owner(name)
         self.got: list[tuple[float, int]] = []
-        """When, and which offset."""
+        """Time and offset of each record."""
         self._task = testbed.network.spawn(self.owner, self._run())
 
     async def _run(self) -> None:
@@ -660,7 +660,7 @@ async def test_a_member_that_stood_still_hands_out_nothing_that_others_were_give
 
 @story
 async def test_what_a_member_was_never_told_of_is_not_waited_for(testbed: Testbed) -> None:
-    """It takes nothing from its stream while the segments are shared out, and again with another member."""
+    """The member reads nothing from its stream while it gets segments, and again after another member has joined."""
     (host,) = await filled(testbed, brokers=1, segments=2)
     over = asyncio.Event()
 
@@ -683,6 +683,6 @@ async def test_what_a_member_was_never_told_of_is_not_waited_for(testbed: Testbe
 
 
 def owners(testbed: Testbed) -> dict[int, SegmentOwner]:
-    """Of the segments of the group, as written."""
+    """Return the owners of the group's segments, as written in etcd."""
     entry = testbed.etcd.server.get(keys.group_key(NAME, GROUP))
     return {} if entry is None else dict(group_from_json(entry.value).owners)

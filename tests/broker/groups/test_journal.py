@@ -1,4 +1,4 @@
-"""Offsets that groups commit are in the storage before they are acknowledged."""
+"""The group journal: the storage has a committed offset before the commit is acknowledged."""
 
 import asyncio
 
@@ -17,12 +17,12 @@ from tests.broker.testbed import NAME, Host, Testbed, story
 
 
 def found(testbed: Testbed) -> list[str]:
-    """Names of the journals, oldest first."""
+    """Return the names of the journals, oldest first."""
     return sorted(path.removeprefix(f"{GROUPS}/") for path in testbed.store.files if path.startswith(f"{GROUPS}/"))
 
 
 def in_storage(testbed: Testbed) -> dict[str, bytes]:
-    """The groups as a recovery would find them."""
+    """Return the groups as a recovery would find them."""
     for name in reversed(found(testbed)):
         values = replayed(bytes(testbed.store.files[f"{GROUPS}/{name}"].data))
         if values is not None:
@@ -35,7 +35,7 @@ def in_etcd(testbed: Testbed) -> dict[str, bytes]:
 
 
 async def member(testbed: Testbed, host: Host) -> Joining:
-    """One that has read some records of the only segment."""
+    """Return a member that has read some records of the only segment."""
     await testbed.topic(host)
     publishing = await (await testbed.primary(host)).publisher()
     await publishing.store(5)
@@ -132,7 +132,7 @@ async def test_a_new_leader_begins_with_what_the_last_one_left(testbed: Testbed)
     assert parsed[1] is not None
     assert parsed[0][1] < parsed[1][1]
     assert in_storage(testbed) == in_etcd(testbed)
-    # The deposed leader appends once more, to a file that a slow deletion left.
+    # The deposed leader appends once more, to a file that a slow deletion has left.
     testbed.store.files[f"{GROUPS}/{before}"] = late
     late.data += was
     values = in_storage(testbed)

@@ -9,7 +9,7 @@ from seaweedmq.model.messages.subscribe import EARLIEST
 
 
 def assigned(*ownerships: tuple[int, int]) -> GroupAssignment:
-    """Of segments, each in a generation."""
+    """Return an assignment of segments, each as a pair of segment id and generation."""
     owned = (
         Ownership(segment=segment, generation=generation, start=EARLIEST, deliveries={}, crashes=0)
         for segment, generation in ownerships
@@ -18,7 +18,7 @@ def assigned(*ownerships: tuple[int, int]) -> GroupAssignment:
 
 
 async def sent(seat: MemberSession) -> Any:
-    """The next reply."""
+    """Return the next reply."""
     reading = asyncio.create_task(asyncio.sleep(3600))
     replies = seat.replies(reading)
     reply = await anext(replies)

@@ -1,4 +1,4 @@
-"""What etcd keeps of a group: written in small transactions, also when answers are lost, by one leader at a time."""
+"""Group records in etcd: written in small transactions, by one leader at a time, also when replies are lost."""
 
 import asyncio
 import random
@@ -47,7 +47,7 @@ def store_of(host: Host) -> GroupStore:
     leader = host.inspect.leader
 
     async def record(revision: int, changes: Sequence[Put | Delete]) -> None:
-        await leader.groups.record(revision, changes)  # only then: a broker that does not lead has no groups
+        await leader.groups.record(revision, changes)  # a broker that does not lead has no groups
 
     return GroupStore(host.meta, leader.election, GROUP, random.Random(1), record)
 
@@ -116,7 +116,7 @@ async def test_a_refusal_that_passes_is_retried_and_any_other_ends_the_write(
     store = await created(host, {})
     end = refuse(host, kind("no"), ("transact",))
     testbed.loop.call_later(5.0, end)
-    if kind in (Unavailable, ResourceExhausted, OutOfRange):  # the last one answers reads alone
+    if kind in (Unavailable, ResourceExhausted, OutOfRange):  # the last one is a reply to reads only
         await store.write(record(1), {0: at(1)})
         assert await store_of(host).load() == (record(1), {0: at(1)})
         return

@@ -1,4 +1,4 @@
-"""Topics size themselves: the leader has done what the balancer decides, and nothing without knowing the loads."""
+"""Automatic resizing of topics: the leader carries out the balancer's decisions, and none while loads are unknown."""
 
 import asyncio
 from collections import Counter
@@ -30,7 +30,7 @@ QUICK = replace(
 
 
 def open_segments(testbed: Testbed) -> list[Segment]:
-    """As the leader has them."""
+    """Return the open segments in the leader's view."""
     host = next(h for h in testbed.hosts if h.lives and h.inspect.leads)
     found = sorted((s for s in host.inspect.view.segments[NAME].values() if s.is_open), key=lambda s: s.slots)
     assert covers_ring((s.slots for s in found), WHOLE_RING)
@@ -38,7 +38,7 @@ def open_segments(testbed: Testbed) -> list[Segment]:
 
 
 class Traffic:
-    """Records for a whole topic, each segment its share of the ring, or all of them with one key."""
+    """Records for a whole topic: each segment gets its share of the ring, or all records have one key."""
 
     def __init__(self, testbed: Testbed, records_per_s: int, hot_slot: int | None = None) -> None:
         self.testbed = testbed

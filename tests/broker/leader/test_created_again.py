@@ -1,4 +1,4 @@
-"""A topic is deleted, and another one gets its name: nothing and nobody takes the one for the other."""
+"""Recreated topics: neither brokers nor clients confuse a deleted topic with its later namesake."""
 
 import asyncio
 import random
@@ -46,7 +46,7 @@ CLIENT = "client"
 
 
 async def connect(testbed: Testbed) -> Any:
-    """A real client, on a machine of its own."""
+    """Connect a real client that runs on its own machine."""
     return await aio.connect(
         ",".join(host.address for host in testbed.hosts),
         dialer=testbed.network.dialer(Owner(CLIENT)),
@@ -75,7 +75,7 @@ async def test_a_replica_of_the_earlier_one_is_not_written_into_the_later_one(te
     old = primary.inspect.view.segments[NAME][0]
     follower = next(h for h in hosts if h.broker.id == old.replicas[1])
     other = next(h for h in hosts if h not in (primary, follower))
-    while True:  # a topic that the follower is going to be busy closing
+    while True:  # a topic whose close keeps the follower busy
         await testbed.topic(hosts[0], name=OTHER)
         if await testbed.primary(hosts[0], name=OTHER) is follower:
             break
@@ -86,7 +86,7 @@ async def test_a_replica_of_the_earlier_one_is_not_written_into_the_later_one(te
     await (await primary.publisher()).store(frames=5)
     await other.api.call(DeleteTopic(OTHER))
     await asyncio.sleep(0.1)
-    while True:  # placed like the earlier one
+    while True:  # the same replicas as the earlier topic
         again = await create_again(testbed, other, replicas=2, durability=Durability.REPLICATED)
         if again.segments[0].replicas == old.replicas:
             break
@@ -203,7 +203,7 @@ async def test_a_broker_that_lags_asks_etcd_before_it_says_that_a_topic_was_repl
 
 @story
 async def test_the_name_is_free_once_the_primaries_have_heard_though_who_deleted_it_has_gone(testbed: Testbed) -> None:
-    """Until then they acknowledge records to whoever takes the one for the other, and those would be lost."""
+    """A primary acknowledges records for the deleted topic until it knows of the deletion, and those would be lost."""
     hosts = await testbed.cluster(2)
     old = (await testbed.topic(hosts[0])).topic.uid
     leader = testbed.leader()
@@ -237,7 +237,7 @@ async def test_the_name_is_not_free_while_a_primary_trusts_a_lease_that_etcd_has
     testbed.etcd.server.lose_leases()
     await testbed.until(lambda: other.inspect.leads and gone not in other.inspect.view.brokers)
     assert incarnation.session.alive()
-    await publisher.store()  # it still acknowledges
+    await publisher.store()  # the primary still acknowledges
     await other.api.call(DeleteTopic(NAME))
     await testbed.topic(other)
     assert not incarnation.session.alive()
@@ -269,7 +269,7 @@ async def test_files_that_were_written_late_into_its_folder_do_no_harm(testbed: 
     old = (await testbed.topic(hosts[0], replicas=2)).topic
     await create_again(testbed, hosts[0], replicas=2)
     segment = hosts[0].inspect.view.segments[NAME][0]
-    for writer in segment.replicas:  # both had the earlier topic, too
+    for writer in segment.replicas:  # both had the earlier topic as well
         late = await create_log_file(testbed.store, old, segment, 0, writer, ())
         await late.append([stamp(frame(first=100)[:HEADER_BYTES], 0), frame(first=100)[HEADER_BYTES:]])
     primary = await testbed.primary(hosts[0])
@@ -345,7 +345,7 @@ async def test_a_member_of_a_group_ends_and_the_group_begins_anew(testbed: Testb
             message.ack()
             if message.offset == 4:
                 break
-        if away:  # it hears nothing while it happens
+        if away:  # the client misses the deletion
             for host in hosts:
                 testbed.network.cut(CLIENT, machine_of(host.owner))
                 testbed.network.cut(machine_of(host.owner), CLIENT)

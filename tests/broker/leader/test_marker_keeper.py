@@ -1,4 +1,4 @@
-"""The storage knows how far etcd had come: see ``broker.leader.marker_keeper``."""
+"""The marker in the storage that shows how far etcd has come: see ``broker.leader.marker_keeper``."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ SLOW_S = 0.2
 
 @story
 async def test_a_new_leader_raises_the_marker_at_once(testbed: Testbed) -> None:
-    """Its first changes may follow a long time without a leader, and a restore must not hide them."""
+    """The first changes may follow a long time without a leader, and the marker must cover them before a restore."""
     watch = SimMetaStore.watch
 
     async def slow_watch(self: SimMetaStore, prefix: str, from_revision: int) -> AsyncIterator[Changes]:

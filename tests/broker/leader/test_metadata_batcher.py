@@ -1,4 +1,4 @@
-"""Changes of many topics travel to etcd together, and each fares as if it were alone."""
+"""Metadata changes of many topics share etcd transactions, and each succeeds or fails on its own."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ SEGMENTS = 4
 
 
 class Watched:
-    """Counts the transactions that change segments, and may interfere with them."""
+    """Counter of the transactions that change segments, which may interfere with them."""
 
     def __init__(
         self, testbed: Testbed, interfere: Callable[[int, Sequence[Put | Delete]], None] = lambda _, __: None
@@ -47,13 +47,13 @@ async def topics(testbed: Testbed, brokers: int = 2, replicas: int = 1) -> list[
 
 
 def plan(segment: Segment, topic: Topic) -> MetadataChange:
-    """Seal the segment and open a successor where it was."""
+    """Seal the segment and open a successor of the same range."""
     ended = SegmentEnd(segment=segment, end_offset=0, epoch=segment.epoch, sequences=())
     return succeed(topic, [ended], ranges=[segment.slots], placement=[segment.replicas], now_us=1)
 
 
 async def write_all(testbed: Testbed, host: Host, segments: Sequence[Segment]) -> list[BaseException | None]:
-    """A change of each segment, all at the same time, in the leader's process."""
+    """Change each segment concurrently, in the leader's process."""
     commit = MetadataBatcher(host.inspect.leader.metadata)
 
     async def write() -> list[BaseException | None]:
@@ -91,7 +91,7 @@ async def test_one_that_conflicts_conflicts_alone(testbed: Testbed) -> None:
     stale = NAMES[7]
 
     def alter(number: int, _: Sequence[Put | Delete]) -> None:
-        if number == 1:  # behind the leader's back, at the last moment; the first is of all of them
+        if number == 1:  # at the last moment, unknown to the leader; the first transaction has all changes
             topic = testbed.etcd.server.get(keys.topic_key(stale))
             assert topic is not None
             testbed.etcd.server.transact([], [Put(topic.key, topic.value)])
@@ -190,7 +190,7 @@ async def test_who_goes_away_leaves_the_others_to_the_next(testbed: Testbed) -> 
         writing = [
             asyncio.create_task(commit.write(segment.topic, [segment], partial(plan, segment))) for segment in segments
         ]
-        await asyncio.sleep(0.0005)  # the first has sent a transaction for all of them
+        await asyncio.sleep(0.0005)  # the first caller has sent a transaction with all changes
         writing[0].cancel()
         return await asyncio.gather(*writing, return_exceptions=True)
 

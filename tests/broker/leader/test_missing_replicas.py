@@ -1,4 +1,4 @@
-"""Under-replicated segments: the leader counts them, and repairs them as soon as a broker is there for it."""
+"""Under-replicated segments: the leader counts them, and repairs them as soon as a broker is available."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Segments with followers move: only those that have to, and a leader that dies half-way leaves nothing undone."""
+"""Moves of segments with followers: only those that must move, and none left half done when a leader dies."""
 
 import asyncio
 from dataclasses import replace
@@ -16,12 +16,12 @@ from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story
 
 
 def open_segments(host: Host) -> dict[int, Segment]:
-    """As the broker's view has them."""
+    """Return the open segments in the broker's view."""
     return {s.id: s for s in host.inspect.view.segments.get(NAME, {}).values() if s.is_open}
 
 
 async def store(testbed: Testbed, host: Host, number: int) -> None:
-    """One more record in a segment."""
+    """Store one more record in a segment."""
     segment = open_segments(host)[number]
     publisher = await (await testbed.primary(host, segment=number)).publisher(
         producer=number + 1, segment=number, segment_epoch=segment.epoch
@@ -30,7 +30,7 @@ async def store(testbed: Testbed, host: Host, number: int) -> None:
 
 
 async def replicated(testbed: Testbed, brokers: int, segments: int) -> list[Host]:
-    """A topic with two replicas whose followers all hold something."""
+    """Create a topic with two replicas whose followers all hold records."""
     hosts = await testbed.cluster(brokers)
     await testbed.topic(hosts[0], segments=segments, replicas=2)
     await testbed.until(lambda: all(len(open_segments(h)) == segments for h in hosts))
@@ -64,7 +64,7 @@ async def test_a_segment_whose_leader_died_after_sealing_it_gets_its_successor_f
     primary = await testbed.primary(hosts[0])
     await primary.api.call(Seal(testbed.ref(segments[0])))
     await testbed.until(lambda: 3 in open_segments(hosts[0]), patience_s=10)
-    assert {1, 2} <= open_segments(hosts[0]).keys(), "nobody was to blame"
+    assert {1, 2} <= open_segments(hosts[0]).keys(), "no broker was at fault"
 
 
 @story
@@ -91,7 +91,7 @@ async def test_brokers_that_suspect_each_other_again_and_again_do_not_keep_their
         for segment in open_segments(leader).values():
             for suspect in segment.replicas if segment.id in before else ():
                 await leader.broker.api.call(
-                    ReportSuspicions(refs=(testbed.ref(segment),), suspect=suspect, reason="a test says so")
+                    ReportSuspicions(refs=(testbed.ref(segment),), suspect=suspect, reason="a test reports it")
                 )
         await asyncio.sleep(1)
     assert not before.keys() & open_segments(leader).keys()
@@ -117,7 +117,7 @@ async def test_a_segment_that_hangs_while_it_is_sealed_holds_no_other_up(
     monkeypatch.setattr(Sealer, "seal", never)
     for segment in (stuck, other):
         await leader.broker.api.call(
-            ReportSuspicions(refs=(testbed.ref(segment),), suspect="", reason="a test says so")
+            ReportSuspicions(refs=(testbed.ref(segment),), suspect="", reason="a test reports it")
         )
         await asyncio.sleep(1)
     assert set(open_segments(hosts[0])) == {stuck.id, 2}
@@ -135,7 +135,7 @@ async def test_a_fresh_broker_is_not_buried_under_all_that_is_new(testbed: Testb
         load = BrokerLoad(broker=broker, cpu_share=cpu_share, memory_bytes=0, buffered_bytes=0)
         placement.report(load)
     placed: list[str] = []
-    for number in range(20):  # one call each: what was placed before is in no report
+    for number in range(20):  # one call each: no report has the earlier placements
         description = await testbed.topic(hosts[0], TopicName("test", f"new-{number}"))
         placed += [s.primary for s in description.segments]
     assert 2 <= placed.count(fresh) <= 12

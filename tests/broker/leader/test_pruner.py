@@ -1,4 +1,4 @@
-"""The metadata is bounded by what is alive: old sequences go, and segments that hold nothing any more."""
+"""Metadata bounded by the live segments: old sequences and empty segments are pruned."""
 
 import asyncio
 import json
@@ -52,12 +52,12 @@ def stored(testbed: Testbed, prefix: str) -> list[str]:
 
 
 def offsets(testbed: Testbed) -> set[tuple[str, int]]:
-    """Group and segment of every committed offset."""
+    """Return group and segment of every committed offset."""
     return {keys.parse_offset_key(key)[1:] for key in stored(testbed, keys.topic_offsets_prefix(NAME))}
 
 
 async def seals(host: Host, count: int) -> None:
-    """So many generations of one segment."""
+    """Seal one segment after another, this many times."""
     for _ in range(count):
         (segment,) = host.inspect.view.open_segments[NAME].values()
         await host.api.call(SealSegment(NAME, segment.id))
@@ -83,7 +83,7 @@ async def test_descriptions_and_documents_have_no_sequences_and_etcd_gives_them_
     await asyncio.sleep(SMALL.producer_retention_s - 5)
     assert known(host)[0].sequences, "not before its time"
     await testbed.until(lambda: not known(host)[0].sequences)
-    assert not known(host)[0].sequences_complete, "that a producer is missing says nothing any more"
+    assert not known(host)[0].sequences_complete, "a missing producer may be a pruned one"
     entry = testbed.etcd.server.get(keys.segment_key(NAME, 0))
     assert entry is not None
     assert json.loads(entry.value)["sequences"] == []
@@ -132,7 +132,7 @@ async def test_segments_that_hold_nothing_any_more_are_forgotten_and_only_they(t
     assert document == topic(host)
     _, listed = lineage_from_document(bytes(testbed.store.files[document_path(NAME, LINEAGE_DOCUMENT)].data))
     assert [s.id for s in listed] == [5]
-    assert listed[0].predecessors == (4,), "which nobody has to know"
+    assert listed[0].predecessors == (4,), "an id that needs no entry"
     await (await host.publisher(segment=5)).store(1)
     reader = await host.subscriber(segment=5)
     assert len(await reader.until(1)) == 1
@@ -154,7 +154,7 @@ async def test_records_keep_their_segment_and_what_came_after_it(testbed: Testbe
 @pytest.mark.parametrize("replicas", [1, 2])
 @story
 async def test_partitions_leave_nothing_behind_in_rolling_restarts(testbed: Testbed, replicas: int) -> None:
-    """Each broker that stops seals what it serves, and so does each that takes its share back."""
+    """Each broker that stops seals the segments it serves, and so does each broker that takes its share back."""
     hosts = await testbed.cluster(3, SMALL)
     name, idle = NAME, TopicName("test", "idle")
     await testbed.topic(hosts[0], name, partitions=6, replicas=replicas, retention_s=5.0)
@@ -200,7 +200,7 @@ async def test_groups_forget_what_they_committed_of_pruned_segments_whether_some
     assert {(g, s) for g, s in offsets(testbed) if s == 0} == {("away", 0), ("there", 0)}
     await testbed.until(lambda: len(known(host)) == 1)
     await testbed.until(lambda: {s for _, s in offsets(testbed)} <= {2})
-    assert there.owns == {2}, "nobody was thrown out for it"
+    assert there.owns == {2}, "the member is still in the group"
     description = await host.api.call(DescribeGroup("away"))
     assert [s.segment for s in description.topics[0].segments] == [2]
 
@@ -238,7 +238,7 @@ async def test_what_a_late_writer_leaves_in_a_pruned_segment_is_fenced_and_swept
 
 @story
 async def test_nothing_is_forgotten_while_the_storage_is_gone(testbed: Testbed) -> None:
-    """A directory that is not mounted shows no files."""
+    """A folder that is not mounted shows no files."""
     (host,) = await testbed.cluster(1, SMALL)
     await testbed.topic(host, retention_s=10_000.0)
     await (await host.publisher()).store(3)

@@ -1,4 +1,4 @@
-"""How many segments are replaced at the same time."""
+"""The limit of segments that are replaced at the same time."""
 
 import asyncio
 from dataclasses import replace
@@ -14,7 +14,7 @@ from tests.support.segments import make_segment
 
 
 class Slow:
-    """A succession that takes a while."""
+    """A succession that takes some time."""
 
     def __init__(self) -> None:
         self.most = self.now = 0
@@ -28,7 +28,7 @@ class Slow:
 
 @pytest.mark.parametrize(("live", "most"), [({"a", "b"}, 40), ({"b"}, 40), (set(), RECOVERIES_AT_ONCE)])
 async def test_only_segments_of_which_no_replica_lives_are_replaced_a_few_at_a_time(live: set[str], most: int) -> None:
-    """Files are read for them. Of others a follower knows everything, though the primary is gone."""
+    """Only a segment without a living replica is recovered from files; elsewhere a follower has all records."""
     view = SimpleNamespace(brokers=dict.fromkeys(live))
     metadata = SimpleNamespace(view=view, is_open=lambda _: True)
     repairs = Repairer(metadata=cast(Any, metadata), placement=cast(Any, SimpleNamespace()))

@@ -1,4 +1,4 @@
-"""Segments changed by hand: split, merged, sealed and moved, through any broker, while records come in."""
+"""Manual split, merge, seal and move of segments, through any broker, while records arrive."""
 
 import asyncio
 from collections.abc import Sequence
@@ -42,12 +42,12 @@ def opened(description: TopicDescription) -> list[Segment]:
 
 
 def shape(description: TopicDescription) -> list[tuple[int, int, int]]:
-    """Id, lo and hi of what is open."""
+    """Return id, lo and hi of the open segments."""
     return [(s.id, s.slots.lo, s.slots.hi) for s in opened(description)]
 
 
 async def store(testbed: Testbed, segment: Segment, frames: int, producer: int = 1) -> None:
-    """So many records in an open segment."""
+    """Store this many frames in an open segment."""
     host = next(h for h in testbed.hosts if h.broker.id == segment.primary)
     await testbed.until(lambda: segment.key in host.inspect.segments)
     publisher = await host.publisher(producer, segment=segment.id, segment_epoch=segment.epoch)
@@ -55,7 +55,7 @@ async def store(testbed: Testbed, segment: Segment, frames: int, producer: int =
 
 
 async def read(testbed: Testbed, host: Host, segments: Sequence[int]) -> list[bytes]:
-    """All records of sealed segments."""
+    """Read all records of sealed segments."""
     got: list[bytes] = []
     for segment in segments:
         reader = await host.subscriber(segment=segment)
@@ -123,7 +123,7 @@ async def test_without_a_slot_the_load_is_halved_and_without_load_the_range(test
     assert [s.slots.hi for s in opened(await host.api.call(SplitSegment(NAME, 0, None)))] == [HALF, 65_536]
     segment = opened(await host.api.call(DescribeTopic(NAME)))[0]
     publisher = await host.publisher(segment=1)
-    for _ in range(40):  # all of it in the lowest sixteenth, which a cut keeps apart
+    for _ in range(40):  # all records are in the lowest sixteenth, which a cut separates
         await publisher.store(slots=(0, 9), count=10)
         await asyncio.sleep(0.1)
     width = segment.slots.width // 16
@@ -245,7 +245,7 @@ async def test_a_half_done_merge_is_undone_by_plain_successors(
 
     async def stuck(owned: OpenSegment) -> object:
         if owned.segment.id == 1:
-            raise Unavailable("can not be sealed at the moment")
+            raise Unavailable("the seal is stuck")
         return await seal(owned)
 
     monkeypatch.setattr(OpenSegment, "seal", stuck)
@@ -287,7 +287,7 @@ async def test_a_leader_that_dies_in_the_middle_of_a_merge_leaves_a_whole_topic(
         )
 
     await testbed.until(settled)
-    await asyncio.sleep(5)  # until the primaries that were sealed have asked for successors
+    await asyncio.sleep(5)  # until the sealed primaries have requested successors
     await testbed.until(settled)
     for n, segment in enumerate(opened(await other.api.call(DescribeTopic(NAME)))):
         await store(testbed, segment, 1, producer=30 + n)

@@ -1,4 +1,4 @@
-"""Unrecoverable segments are named to their clients, stop no other segment, and heal once the right file is back."""
+"""Unrecoverable segments: clients get their names, other segments continue, and the right file heals them."""
 
 import asyncio
 import json
@@ -78,7 +78,7 @@ class Damaged(NamedTuple):
     segment: int
     path: str
     sound: bytes
-    """Content of the file before it was damaged."""
+    """Content of the file before the damage."""
 
     @property
     def record(self) -> Segment:
@@ -96,7 +96,7 @@ class Damaged(NamedTuple):
 
 
 async def damaged(testbed: Testbed, damage: Callable[[Testbed, str], None] = flip_a_bit, **settings: Any) -> Damaged:
-    """Store records in both segments, kill the primary of one, damage its file, and wait until that is known."""
+    """Store records in both segments, kill the primary of one, damage its file, and wait until brokers know of it."""
     hosts = await testbed.cluster(2)
     leader = testbed.leader()
     await testbed.topic(leader, segments=2, **settings)
@@ -116,7 +116,7 @@ async def damaged(testbed: Testbed, damage: Callable[[Testbed, str], None] = fli
 
 
 async def at_once(testbed: Testbed, stream: Streaming, request: Any) -> SeaweedMQError | None:
-    """The error that ends a stream without delay."""
+    """Return the error that ends a stream without delay."""
     began = testbed.loop.time()
     await stream.send(request)
     error = await stream.failure()

@@ -1,4 +1,4 @@
-"""How a broker's memory is shared out, with a listener for Kafka's clients and without: one bound around all of it."""
+"""Division of a broker's memory, with and without a listener for Kafka clients, within one total limit."""
 
 import asyncio
 from contextlib import AsyncExitStack

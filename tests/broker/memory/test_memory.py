@@ -1,4 +1,4 @@
-"""The memory budget, rates, and what happens when more comes in than may be held."""
+"""The memory budget, rates, and admission when more arrives than the budget holds."""
 
 import asyncio
 import tracemalloc
@@ -32,7 +32,7 @@ from tests.broker.testbed import CONFIG, NAME, Testbed, frame, story, values
 
 
 class Cache:
-    """Holds so many bytes that may be evicted."""
+    """A cache with this many evictable bytes."""
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -1,4 +1,4 @@
-"""Turns at reading files, and how they give way."""
+"""Permits to read files, and how they are revoked."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -13,7 +13,7 @@ async def chunks() -> AsyncGenerator[Chunk, None]:
 
 
 async def test_an_evicted_turn_gives_nothing_though_it_has_something_left() -> None:
-    """The rest may be forgotten while its subscriber waits for memory to send it."""
+    """The rest may be evicted while its subscriber waits for memory to send it."""
     budget = MemoryBudget(100)
     turn = ReadPermit(budget, 100, 100)
     await turn.begin(chunks())

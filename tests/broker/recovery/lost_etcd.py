@@ -1,4 +1,4 @@
-"""A bed whose etcd is lost, or restored from a copy, and recovered from the storage."""
+"""A test bed whose etcd is lost, or restored from a backup, and then recovered from the storage."""
 
 import random
 from dataclasses import replace
@@ -26,12 +26,12 @@ def stored(testbed: Testbed) -> dict[str, bytes]:
 
 
 def copied(testbed: Testbed) -> dict[str, Entry]:
-    """A backup of etcd, without what hangs on leases."""
+    """Return a backup of etcd without the keys that depend on leases."""
     return {e.key: e for e in testbed.etcd.server.list("/").entries if not e.lease}
 
 
 async def stop_all(testbed: Testbed, *, kill: bool = False) -> None:
-    """Stop every broker, and bring the marker up to etcd as the last of them would have."""
+    """Stop every broker, and raise the marker to etcd's revision as the last broker would have."""
     for host in testbed.hosts:
         if not host.lives:
             continue
@@ -47,7 +47,7 @@ def lose_etcd(testbed: Testbed) -> None:
 
 
 def restore_etcd(testbed: Testbed, backup: dict[str, Entry], revision: int) -> None:
-    """Replace etcd with one that has a backup taken at a revision."""
+    """Replace etcd with one restored from a backup that was taken at a revision."""
     lose_etcd(testbed)
     server = testbed.etcd.server
     server.transact([], [Put(key, entry.value) for key, entry in backup.items()])
@@ -64,7 +64,7 @@ async def recover(
     store: SegmentStore | None = None,
     **more: Any,
 ) -> Plan:
-    """Run a recovery as a process of its own."""
+    """Run a recovery as its own process."""
     return await recover_cluster(
         store or testbed.store,
         meta or testbed.etcd.client(Owner("recovery")),
@@ -76,7 +76,7 @@ async def recover(
 
 
 async def until_documented(testbed: Testbed, host: Host, name: TopicName = NAME) -> None:
-    """Wait until the documents have what etcd has."""
+    """Wait until the documents match etcd."""
 
     def is_documented() -> bool:
         file = testbed.store.files.get(f"topics/{name}/lineage.json")
@@ -87,7 +87,7 @@ async def until_documented(testbed: Testbed, host: Host, name: TopicName = NAME)
 
 
 def plain(segment: Segment) -> Segment:
-    """The segment as documents have it."""
+    """Return the segment as documents have it."""
     return replace(segment, sequences=(), sequences_complete=False)
 
 

@@ -36,7 +36,7 @@ from tests.sim.machines.loop import Owner
 
 
 async def filled(testbed: Testbed) -> None:
-    """A topic that was split, with records in its first segment and in one of the others."""
+    """Create a split topic, with records in its first segment and in one of the others."""
     hosts = await testbed.cluster(2)
     await testbed.topic(hosts[0], replicas=2)
     primary = await testbed.primary(hosts[0])
@@ -86,11 +86,11 @@ async def test_a_second_recovery_has_nothing_to_do(testbed: Testbed) -> None:
 
 
 class Killed(Exception):
-    """The process is gone."""
+    """Raised in place of a call of the killed process."""
 
 
 class Mortal:
-    """A metadata store of a process that is killed after so many writes."""
+    """A metadata store of a process that is killed after a given number of writes."""
 
     def __init__(self, testbed: Testbed, writes: int) -> None:
         self._inner = testbed.etcd.client(Owner("recovery"))

@@ -1,4 +1,4 @@
-"""A recovery that is killed at any of its calls, beside brokers that are registered, and the plan it reports."""
+"""Recovery killed at any of its calls, recovery beside registered brokers, and the plan that it reports."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -32,7 +32,7 @@ LEASE_S = 5.0
 
 
 async def filled(testbed: Testbed) -> None:
-    """A topic whose last segments the documents do not know, and whose first one nothing records as sealed."""
+    """Create a topic whose last segments have no document, and whose first segment no document shows as sealed."""
     hosts = await testbed.cluster(2)
     await testbed.topic(hosts[0], replicas=2)
     publishing = await (await testbed.primary(hosts[0])).publisher()
@@ -46,7 +46,7 @@ async def filled(testbed: Testbed) -> None:
 
 
 class Process:
-    """The calls of one process to etcd and the storage, which is killed before one of them, or right after it."""
+    """The calls of one process to etcd and the storage, which is killed before or right after one of them."""
 
     def __init__(self, calls: int, *, is_made: bool) -> None:
         self.owner = Owner("recovery")
@@ -165,7 +165,7 @@ async def test_the_plan_has_topics_segments_and_end_offsets_before_anything_is_w
 
 @story
 async def test_a_backup_whose_revision_has_grown_again_is_still_behind(testbed: Testbed) -> None:
-    """Leases that end, and brokers of other clusters, raise the revision of a restored etcd beyond the marker's."""
+    """Expired leases and brokers of other clusters raise the revision of a restored etcd beyond the marker's."""
     hosts = await testbed.cluster(1)
     await testbed.topic(hosts[0])
     await mark(testbed)
@@ -185,5 +185,5 @@ async def test_a_backup_whose_revision_has_grown_again_is_still_behind(testbed: 
 
 
 def broker(broker_id: str) -> bytes:
-    """A registration."""
+    """Return a registration."""
     return broker_to_json(BrokerInfo(id=broker_id, address="10.0.0.1:17777", started_us=0, pid=1, version="1"))

@@ -1,4 +1,4 @@
-"""A follower that holds nothing of one segment is given up, but later if it answers for others."""
+"""A follower without progress in one segment is dropped, later if it makes progress in others."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ TIMEOUT_S = 3.0
 
 
 class Silent:
-    """A follower that takes the opening of a segment, and answers nothing."""
+    """A follower that accepts the opening of a segment, and never replies."""
 
     async def replicate(self, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
         async for _ in requests:

@@ -1,4 +1,4 @@
-"""Leases that end before their time: of a follower, which first stores what it holds, or of everybody at once."""
+"""Leases that end early: a follower's, which first writes out what it holds, or those of all brokers at once."""
 
 import asyncio
 
@@ -99,7 +99,7 @@ async def test_etcd_loses_all_leases_while_a_primary_still_trusts_its_own(testbe
     await testbed.until(lambda: NAME in successor.inspect.view.topics)
     publisher = await primary.publisher()
     await publisher.store()
-    primary.meta.is_cut_off = True  # it does not hear of it until its lease has run out by its own clock
+    primary.meta.is_cut_off = True  # the primary does not notice until its lease has expired by its own clock
     testbed.etcd.server.lose_leases()
     assert primary.inspect.incarnation is not None
     stored = 1
@@ -131,7 +131,7 @@ async def test_who_left_in_good_order_is_not_waited_for(testbed: Testbed) -> Non
 def test_what_a_leader_had_begun_ends_when_its_lease_is_lost_in_the_moment_it_is_deposed(
     turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It hears of one so many turns of the loop after the other: in between, it is ending already."""
+    """The two events are this many turns of the loop apart: the second meets a leader that is already stopping."""
 
     async def stuck(*_: object) -> None:
         await asyncio.Event().wait()

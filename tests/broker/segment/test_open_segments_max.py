@@ -1,4 +1,4 @@
-"""The limit of open segments binds what makes more of them; what is replaced is served in any case."""
+"""The limit of open segments: it rejects what adds segments; replacements are served in any case."""
 
 from dataclasses import replace
 
@@ -59,7 +59,7 @@ async def test_a_segment_can_be_sealed_and_moved_in_a_full_cluster_but_not_split
         await hosts[0].api.call(MoveSegment(NAME, segment.id, (full.address,)))
     description = await hosts[0].api.call(SealSegment(NAME, segment.id))
     successor = next(s for s in description.segments if s.predecessors == (segment.id,))
-    assert successor.primary == segment.primary, "nobody else has room"
+    assert successor.primary == segment.primary, "no other broker has room"
     lower, upper = sorted((s for s in description.segments if s.is_open), key=lambda s: s.slots.lo)[:2]
     await hosts[0].api.call(MergeSegments(NAME, lower.id, upper.id))
     await testbed.until(lambda: len(open_segments(hosts[0])) == 8)

@@ -1,4 +1,4 @@
-"""Group commit and failing storage: nothing is acknowledged that is not kept, and nothing acknowledged is lost."""
+"""Group commit and failing storage: only flushed records are acknowledged, and no acknowledged record is lost."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ from tests.support.tracebacks import depth
 
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small writes and their fsyncs are calls of their own, as those of large ones are."""
+    """Make small writes and their fsyncs separate calls, as those of large ones are."""
     monkeypatch.setattr(segment_files, "SYNCED_WRITE_BYTES_MAX", 0)
 
 
 async def stored_values(testbed: Testbed, count: int) -> list[bytes]:
-    """What is left when every machine lost its power at this moment."""
+    """Return the values that survive a power loss of every machine at this moment."""
     for host in testbed.hosts:
         host.kill()
     testbed.store.crash()
@@ -193,7 +193,7 @@ async def test_a_full_disk_that_has_room_again_is_noticed_within_2_s_and_had_no_
 
 @story
 async def test_an_fsync_that_failed_once_is_not_trusted_the_second_time(testbed: Testbed) -> None:
-    """The kernel may have dropped the pages: what was not fsynced is written to another file from memory."""
+    """The kernel may have dropped the pages: unflushed records are written again from memory, to another file."""
     (host,) = await testbed.cluster(1)
     await testbed.topic(host)
     publisher = await host.publisher()
@@ -398,7 +398,7 @@ async def test_the_failure_that_every_publisher_is_told_keeps_nothing_of_them_al
     for publisher in publishers[1:20]:
         await publisher.send(size=50_000)
     failures = [await publisher.stream.failure() for publisher in publishers[:20]]
-    await segment.close(StaleMetadata("it goes on elsewhere"))
+    await segment.close(StaleMetadata("another broker serves it"))
     for publisher in publishers[20:]:
         await publisher.send(size=50_000)
     failures += [await publisher.stream.failure() for publisher in publishers[20:]]

@@ -1,4 +1,4 @@
-"""A replicated topic with replicas missing: one page cache is no second copy, so the fsync comes first."""
+"""A replicated topic without a second replica: one page cache does not suffice, so the fsync comes first."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.broker.testbed import NAME, Host, Testbed, story, values
 
 
 async def thinned(testbed: Testbed, **settings: int) -> tuple[Host, int]:
-    """The only broker left, and the segment it has without a follower."""
+    """Return the only remaining broker, and its segment without a follower."""
     primary, follower, _ = await replicated(testbed, brokers=2, **settings)
     follower.kill()
     view = primary.inspect.view

@@ -1,4 +1,4 @@
-"""Etcd is out of reach for longer than the lease: segments with followers go on, unless the storage shows a fence."""
+"""Etcd unreachable for longer than the lease: segments with followers continue, unless the storage shows a fence."""
 
 import asyncio
 from dataclasses import replace
@@ -20,7 +20,7 @@ from tests.broker.testbed import CONFIG, NAME, TTL_S, Host, Publishing, Testbed,
 async def replicated(
     testbed: Testbed, brokers: int = 3, config: BrokerConfig = CONFIG, **settings: Any
 ) -> tuple[Host, Host, list[Host]]:
-    """Primary, follower and the others of a topic with two replicas, on brokers that all know it."""
+    """Return primary, follower and the other brokers of a topic with two replicas, all of which know it."""
     hosts = await testbed.cluster(brokers, config)
     await testbed.topic(hosts[0], replicas=2, **settings)
     await testbed.until(lambda: all(0 in h.inspect.view.segments.get(NAME, {}) for h in hosts))
@@ -37,13 +37,13 @@ async def without_lease(testbed: Testbed, host: Host) -> None:
 
 
 def acknowledged(publisher: Publishing) -> int:
-    """How many records were acknowledged beyond those taken in by ``acks``."""
+    """Return the number of acknowledged records that ``acks`` has not taken yet."""
     replies = [r for r in publisher.stream.replies if isinstance(r, PublishAck)]
     return sum(ack.record_count for reply in replies for ack in reply.frames)
 
 
 async def open_segment(testbed: Testbed, host: Host) -> int:
-    """Of the topic's only range, once it has its two replicas."""
+    """Return the open segment of the topic's only range, once it has two replicas."""
     view = host.inspect.view
 
     def settled() -> list[int]:
@@ -55,7 +55,7 @@ async def open_segment(testbed: Testbed, host: Host) -> int:
 
 
 async def store_two(testbed: Testbed, host: Host) -> None:
-    """Two more records, of producer 2."""
+    """Store two more records, of producer 2."""
     number = await open_segment(testbed, host)
     epoch = host.inspect.view.segments[NAME][number].epoch
     publisher = await (await testbed.primary(host, segment=number)).publisher(2, segment=number, segment_epoch=epoch)
@@ -63,7 +63,7 @@ async def store_two(testbed: Testbed, host: Host) -> None:
 
 
 async def all_values(testbed: Testbed, host: Host) -> list[bytes]:
-    """Along the segments of the topic, each of which has one successor at most."""
+    """Read along the topic's segments, each of which has one successor at most."""
     got: list[bytes] = []
     last = await open_segment(testbed, host)
     for number in range(last):
@@ -108,7 +108,7 @@ async def test_one_look_serves_many_frames(testbed: Testbed) -> None:
     testbed.etcd.server.stop()
     await without_lease(testbed, primary)
     gate = testbed.faults.hold(StorageOp.SYNC)
-    frames = CONFIG.stream_in_flight_frames_max  # later ones arrive once these are acknowledged
+    frames = CONFIG.stream_in_flight_frames_max  # later frames arrive once these are acknowledged
     for _ in range(frames):
         await publisher.send()
     log = primary.inspect.segments[NAME, 0].log

@@ -1,4 +1,4 @@
-"""What followers hold gets into the files, whoever fails meanwhile: the primary's machine, the storage, the caller."""
+"""Followers write out the records they hold, whether the primary's machine, the storage or the caller fails."""
 
 import asyncio
 import random
@@ -23,7 +23,7 @@ from tests.support.segments import make_segment, make_topic
 
 
 async def holding(testbed: Testbed, brokers: int = 3, config: BrokerConfig = CONFIG) -> tuple[Host, Host, Host]:
-    """Primary, follower and another; five records are acknowledged and not fsynced."""
+    """Return primary, follower and another broker; five records are acknowledged and not flushed."""
     primary, follower, others = await replicated(testbed, brokers, config)
     await (await primary.publisher()).store(frames=5)
     assert primary.inspect.segments[NAME, 0].log.flushed == 0
@@ -87,7 +87,7 @@ async def test_a_leader_that_believes_files_finds_failed_attempts_harmless(testb
     testbed.store.tear = random.Random(7)
     testbed.faults.paths = follower.broker.id
     testbed.faults.failing[StorageOp.APPEND] = "no space left on device"
-    primary.kill()  # its machine goes on, and with it what it wrote
+    primary.kill()  # the primary's machine runs on and keeps what it has written
     await asyncio.sleep(10)
     follower.kill()
     assert len([f for f in testbed.files(FileKind.LOG) if f.writer.startswith(follower.broker.id)]) > 3
@@ -103,7 +103,7 @@ async def test_a_storage_that_hangs_is_asked_once(testbed: Testbed, op: StorageO
     gate = testbed.faults.hold(op)
     before = testbed.faults.counts[op]
     lose_machine(testbed, primary)
-    await asyncio.sleep(45)  # the leader gives up waiting, and asks again, several times
+    await asyncio.sleep(45)  # the leader stops waiting, and retries several times
     assert not is_sealed(other)
     assert testbed.faults.counts[op] == before + 1
     gate.set()

@@ -1,4 +1,4 @@
-"""Appending without a stream: what gets in, in which order, and when it is durable. Any door stands on this."""
+"""Appending without a stream: admission, order and durability. Every kind of listener is built on it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ from tests.broker.testbed import CONFIG, NAME, Host, Testbed, frame, story
 
 
 async def opened(testbed: Testbed) -> tuple[Host, OpenSegment]:
-    """A broker, and the first segment of a topic with two."""
+    """Return a broker, and the first segment of a topic with two."""
     (host,) = await testbed.cluster(1)
     await testbed.topic(host, segments=2)
     segment = host.inspect.segments[NAME, 0]
@@ -162,9 +162,9 @@ async def test_nothing_is_appended_after_a_stop_not_even_what_waited_for_memory(
     assert budget.take_now(taken)
     appending = asyncio.create_task(appender.append(made()))
     await asyncio.sleep(1)
-    appender.stop(Fenced("somebody else goes on"))
+    appender.stop(Fenced("another broker serves the segment"))
     budget.give(taken)
-    with pytest.raises(Fenced, match="somebody else goes on"):
+    with pytest.raises(Fenced, match="another broker serves the segment"):
         await appending
     assert (segment.log.end, budget.used) == (0, 0)
 
@@ -207,6 +207,6 @@ async def test_as_many_are_pending_as_the_door_allows(testbed: Testbed) -> None:
         pending.add(await appender.append(made(1, first)))
     room = asyncio.create_task(pending.fewer_than(3))
     await testbed.until(lambda: segment.log.committed == 3)
-    assert not room.done(), "they are durable, but nobody was told"
+    assert not room.done(), "the frames are durable, but not acknowledged yet"
     assert len(await pending.next()) == 3
     await room

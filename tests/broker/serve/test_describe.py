@@ -1,4 +1,4 @@
-"""What a broker tells of topics to those who wait for a change."""
+"""Topic updates for clients that wait for a change."""
 
 import asyncio
 
@@ -42,7 +42,7 @@ async def test_who_waits_for_topics_is_told_once_one_of_them_has_changed(testbed
         assert changed.revision > known[1].revision
         assert [(s.id, s.is_open) for s in changed.segments] == [(0, False), (1, True), (2, True)]
     (again,) = (await hosts[0].api.call(question)).changed
-    assert again == changed, "who comes late is told at once"
+    assert again == changed, "a late caller gets the change at once"
 
 
 @story

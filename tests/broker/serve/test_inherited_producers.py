@@ -1,4 +1,4 @@
-"""Kafka's producers go on in the successor of their segment, and repeat there what they sent before."""
+"""Kafka producers continue in the successor of their segment, and may repeat there what they sent before."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ CONF = replace(CONFIG, producer_idle_s=IDLE_S)
 
 
 class Partition:
-    """The one partition of a topic, wherever it is served; what is sent to it is told as what the answer was."""
+    """The one partition of a topic, on any broker; returns the outcome of each append as a value."""
 
     def __init__(self, testbed: Testbed) -> None:
         self.testbed = testbed
@@ -59,14 +59,14 @@ class Partition:
         return f"{'stored at' if ack.base_offset == end else 'repeat of'} {ack.base_offset}"
 
     async def sealed(self) -> None:
-        """Seal the segment, or wait until the leader has: it repairs one whose replica died."""
+        """Seal the segment; if a replica died, wait until the leader has sealed it for the repair."""
         before = self.segment.id
         with contextlib.suppress(StaleMetadata, Unavailable):
             await self.testbed.leader().api.call(SealSegment(NAME, before))
         await self.testbed.until(lambda: self.segment.id != before)
 
     async def failed(self) -> None:
-        """Its primary died, but not as the leader."""
+        """Kill the primary, unless it is the leader."""
         before, primary = self.segment.id, self.primary
         primary.kill()
         await self.testbed.until(lambda: any(h.lives and h.inspect.leads for h in self.testbed.hosts))
@@ -269,7 +269,7 @@ async def test_a_repeat_is_one_though_the_next_leader_has_another_clock(testbed:
 
 
 async def all_restarted(testbed: Testbed, told: Partition, config: object) -> None:
-    """Every broker, one after another: the last ones have seen nothing of what was before."""
+    """Restart every broker, one after another: the last ones have seen nothing of the earlier records."""
     for host in [h for h in testbed.hosts if h.lives]:
         await testbed.start(config)  # type: ignore[arg-type]
         await host.stop()
@@ -294,7 +294,7 @@ async def test_brokers_that_have_just_started_find_what_was_stored_before_them(t
 async def test_a_producer_that_a_later_segment_forgot_continues_on_a_broker_that_has_just_started(
     testbed: Testbed, has_logs: bool
 ) -> None:
-    """It is idle for longer than segments remember it, and only a record of long ago names it."""
+    """The producer is idle for longer than segments remember it, and only the record of an old segment has it."""
     config = replace(CONF, partition_roll_age_s=1_000.0 if has_logs else 2.0, log_grace_s=4.0, maintenance_interval_s=1)
     told = await started(testbed, 2, 2, config)
     assert await told.send(0, 10) == "stored at 0"

@@ -1,5 +1,7 @@
-"""Lost records: files of a segment vanish, and neither retention nor a low watermark explains it. Every reader gets one
-error with the offsets, or continues behind them if it asked for that."""
+"""Lost records: log files vanish that neither retention nor a low watermark explains.
+
+Every reader gets one error with the offsets, or continues behind them if it skips missing records.
+"""
 
 import asyncio
 import random
@@ -35,7 +37,7 @@ async def fill(publisher: Publishing, frames: int) -> None:
 
 
 def evict(host: Host) -> None:
-    """Give up all memory of open segments that the files can replace."""
+    """Evict all memory of open segments that the files can replace."""
     for segment in host.inspect.segments.values():
         host.inspect.memory.logs.give(segment.log.evict(1 << 30))
 
@@ -68,7 +70,7 @@ class Read(NamedTuple):
 
 
 async def read(client: Client, on_missing: Literal["fail", "skip"], **options: Any) -> Read:
-    """Read up to the end of now, or to the error."""
+    """Read to the current end, or to the error."""
     options = {"start": "earliest", "stop_at": "latest"} | options
     async with client.subscriber(NAME, on_missing=on_missing, **options) as reader:
         offsets: list[int] = []
@@ -102,12 +104,12 @@ async def test_a_reader_of_a_segment_whose_files_vanished_gets_the_offsets(testb
 
 
 class Plan(NamedTuple):
-    """A segment, and its fate."""
+    """A segment, and what happens to it."""
 
     frames: int
     sealed: bool
     lost: frozenset[int]
-    """Log files that vanish, modulo their number."""
+    """Indexes of the log files that vanish, modulo their number."""
     retention: bool
     removed_below: int
     low_watermark: int
@@ -153,7 +155,7 @@ async def _read_both_ways(testbed: Testbed, plan: Plan) -> None:
     lose(testbed, [log for n, log in enumerate(logs) if n in lost])
 
     needed = max(min(plan.low_watermark, end), min(plan.removed_below, end))
-    if plan.retention:  # it explains that the first files are missing, and no others
+    if plan.retention:  # retention explains missing files at the beginning only
         bases = [log.base_offset for n, log in enumerate(logs) if n not in lost]
         needed = max(needed, min(bases, default=end if plan.sealed else 0))
     gaps = gaps_of(range(needed, end), kept)
@@ -170,7 +172,7 @@ async def _read_both_ways(testbed: Testbed, plan: Plan) -> None:
 
 
 def gaps_of(offsets: range, kept: Collection[int]) -> list[tuple[int, int]]:
-    """The runs of offsets that are not kept."""
+    """Return the ranges of offsets that are not stored."""
     gaps: list[tuple[int, int]] = []
     for offset in offsets:
         if offset not in kept:
@@ -180,7 +182,7 @@ def gaps_of(offsets: range, kept: Collection[int]) -> list[tuple[int, int]]:
 
 
 async def _with_a_gap(testbed: Testbed) -> tuple[Host, tuple[int, int], list[int]]:
-    """A sealed segment whose second file vanished: its broker, the gap, and the offsets that are left."""
+    """Return the broker of a sealed segment without its second file, the gap, and the remaining offsets."""
     (host,) = await testbed.cluster(1, FILES)
     await testbed.topic(host)
     await fill(await host.publisher(), 20)
@@ -196,7 +198,7 @@ async def _with_a_gap(testbed: Testbed) -> tuple[Host, tuple[int, int], list[int
 async def test_a_member_of_a_group_stops_at_a_gap_and_passes_it_when_it_skips(testbed: Testbed) -> None:
     host, gap, left = await _with_a_gap(testbed)
     async with await connect(testbed, host) as client:
-        for _ in range(2):  # what was acknowledged stays so, and the next one stops at the same place
+        for _ in range(2):  # acknowledged records stay acknowledged, and the next member stops at the same offset
             failing = await read(client, "fail", group="readers")
             assert failing.missing == gap
         skipping = await read(client, "skip", group="readers")
@@ -266,7 +268,7 @@ async def test_records_that_retention_removed_are_not_lost_when_it_is_switched_o
 
 @story
 async def test_a_segment_whose_records_are_lost_is_not_pruned(testbed: Testbed) -> None:
-    """It would be forgotten with them, and no reader would learn of it."""
+    """Pruning it would hide the loss from every reader."""
     config = replace(QUICK, segment_retention_s=1.0)
     hosts = await testbed.cluster(2, config)
     await testbed.topic(hosts[0], partitions=1)

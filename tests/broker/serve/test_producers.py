@@ -1,4 +1,4 @@
-"""More publishers on a segment than it remembers, or its record names: nothing is refused, lost or stored twice."""
+"""More publishers on a segment than it, or its record, remembers: no frame is rejected, lost or stored twice."""
 
 import asyncio
 import random
@@ -27,7 +27,7 @@ from tests.sim.machines.loop import Owner
 SMALL = replace(CONFIG, producers_per_segment_max=3)
 IDLE_S = 20.0
 HASTY = replace(SMALL, producer_idle_s=IDLE_S)
-"""Forgets publishers soon; those of these tests repeat nothing that is as old."""
+"""A config that forgets publishers soon; the publishers of these tests repeat nothing that old."""
 OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=1, producer_epoch=0)
 
 
@@ -92,7 +92,7 @@ async def test_a_publisher_that_was_forgotten_goes_on_with_its_sequences(testbed
         table = host.inspect.segments[NAME, 0].log.producers
         (mine,) = (s.producer_id for s in table.snapshot())
         testbed.network.break_streams_of(owner)
-        await asyncio.sleep(2 * IDLE_S)  # both sides find out, each in its own time
+        await asyncio.sleep(2 * IDLE_S)  # both sides notice, each in its own time
         others = [await host.publisher(100 + n) for n in range(4)]
         assert table.state(mine) is None
         assert (await (await publisher.send(b"3"))).offset == 3
@@ -180,7 +180,7 @@ async def test_of_streams_that_open_in_one_moment_one_goes_on(testbed: Testbed, 
 
 @story
 async def test_a_stream_that_waits_to_be_read_appends_nothing_once_a_newer_one_is_open(testbed: Testbed) -> None:
-    """The broker has answered the first one, whose client is slow to take the answer."""
+    """The broker has replied to the first one, whose client is slow to read the reply."""
     (host,) = await testbed.cluster(1)
     await testbed.topic(host)
     requests: asyncio.Queue[object] = asyncio.Queue()
@@ -192,7 +192,7 @@ async def test_a_stream_that_waits_to_be_read_appends_nothing_once_a_newer_one_i
     requests.put_nowait(OPEN)
     requests.put_nowait(PublishFrames(frame(3)))
     replies = host.broker.api.publish(sent())
-    assert isinstance(await anext(replies), PublishReady)  # and is not asked for more
+    assert isinstance(await anext(replies), PublishReady)  # requests no more
     newer = await host.publisher()
     await newer.store(count=2)
     with pytest.raises(Fenced, match="opened a newer stream"):
@@ -235,7 +235,7 @@ async def test_a_newer_epoch_is_told_that_nothing_of_it_is_there_if_what_an_olde
 
 
 async def _sealed_with_records_in_flight(testbed: Testbed, host: Host, count: int) -> list[Publishing]:
-    """Each has one record acknowledged, and one stored whose acknowledgement it did not get."""
+    """Each has one acknowledged record, and a stored one whose acknowledgement is lost."""
     publishers = [await host.publisher(n) for n in range(1, count + 1)]
     for publisher in publishers:
         await publisher.store()
@@ -288,7 +288,7 @@ async def test_files_that_are_asked_outlive_their_grace(testbed: Testbed, monkey
     await asyncio.sleep(50)
     assert [(await _ask(host, producer, 1)).next_sequence for producer in range(1, 7)] == [2] * 6
     await asyncio.sleep(30)
-    assert not [f for f in testbed.files(FileKind.LOG) if f.segment == 0], "nobody repeats anything any more"
+    assert not [f for f in testbed.files(FileKind.LOG) if f.segment == 0], "no producer can repeat a frame"
 
 
 @story
@@ -320,7 +320,7 @@ async def test_a_whole_record_needs_no_files(testbed: Testbed) -> None:
 
 
 class Crowd:
-    """So many publishers, each with records of its own key, and what became of them."""
+    """A number of publishers, each with records of its own key, and the outcomes of their records."""
 
     def __init__(self, testbed: Testbed, count: int) -> None:
         self.testbed = testbed
@@ -336,13 +336,13 @@ class Crowd:
             self.publishers.append(await client.publisher(str(NAME)).__aenter__())
 
     async def send(self, number: int) -> list[Any]:
-        """One record of each."""
+        """Send one record from each publisher."""
         futures = [await p.send(b"%d/%d" % (n, number), key=b"%d" % n) for n, p in enumerate(self.publishers)]
         self.sent += futures
         return futures
 
     def lose_acknowledgements(self) -> None:
-        """Of two thirds of them, with the connections."""
+        """Lose the acknowledgements of two thirds of the publishers, with their connections."""
         for _, owner in self.clients[:2]:
             self.testbed.network.break_streams_of(owner)
 
@@ -358,7 +358,7 @@ class Crowd:
             await client.close()
 
     async def check(self, host: Host, numbers: int) -> None:
-        """Everything is there once, and in order along the lineage of each key."""
+        """Check that every record is there once, and in order along the lineage of its key."""
         got: dict[int, list[tuple[int, int]]] = defaultdict(list)
         description = await host.api.call(DescribeTopic(NAME))
         for segment in description.segments:
@@ -395,7 +395,7 @@ BLOWS = {"seal": _seal, "split": _split, "merge": _merge, "failover": _fail}
 
 
 async def _strike(testbed: Testbed, blow: str, replicas: int, count: int, config: BrokerConfig) -> None:
-    """A blow while every publisher has a record in flight, and most lose its acknowledgement."""
+    """Strike while every publisher has a record in flight, and most lose its acknowledgement."""
     hosts = await testbed.cluster(4, config)
     await testbed.topic(hosts[0], replicas=replicas, segments=2 if blow == "merge" else 1)
     primary = await testbed.primary(hosts[0])
@@ -405,7 +405,7 @@ async def _strike(testbed: Testbed, blow: str, replicas: int, count: int, config
     await asyncio.gather(*await crowd.send(0))
     held = [testbed.faults.hold(op) for op in (StorageOp.SYNC, StorageOp.APPEND)[:replicas]]
     await crowd.send(1)
-    await asyncio.sleep(1)  # they are with the brokers, and not acknowledged
+    await asyncio.sleep(1)  # the brokers have the records, and have not acknowledged them
     crowd.lose_acknowledgements()
     changing = asyncio.create_task(BLOWS[blow](testbed, primary, other))
     await asyncio.sleep(0.3)

@@ -1,4 +1,4 @@
-"""The publish stream: what is acknowledged, what is refused, and how it ends."""
+"""The publish stream: what is acknowledged, what is rejected, and how it ends."""
 
 import asyncio
 import re
@@ -83,7 +83,7 @@ async def test_a_frame_sent_again_on_a_new_stream_is_stored_once_and_the_old_str
     synced.set()
     assert await second.acks() == [(0, 0)]
     assert host.inspect.segments[NAME, 0].log.end == 2
-    assert await first.acks() == [(0, 0)], "what it appended is acknowledged on it, too"
+    assert await first.acks() == [(0, 0)], "its own stream also acknowledges what it appended"
     with pytest.raises(Fenced, match="stop this one"):
         await first.acks()
 
@@ -122,7 +122,7 @@ def damaged(data: bytes, at: int) -> bytes:
 
 
 def lying(**fields: object) -> bytes:
-    """A frame whose header says something else, with sound checksums."""
+    """Return a frame with false fields in its header, and sound checksums."""
     data = frame(2)
     return encode_header(decode_header(data)._replace(**fields)) + data[HEADER_BYTES:]  # type: ignore[arg-type]
 
@@ -303,7 +303,7 @@ async def test_the_longest_idle_stream_is_ended_for_another_one_and_none_that_ca
     (host,) = await testbed.cluster(1)
     await testbed.topic(host)
     first, second = await host.publisher(1), await host.publisher(2)
-    service = host.broker._publish  # noqa: SLF001 - asked by the memory of streams
+    service = host.broker._publish  # noqa: SLF001 - the memory of streams queries it
     assert not service.end_idle(), "both were opened just now"
     await asyncio.sleep(IDLE_S)
     await first.store(frames=1, count=1)

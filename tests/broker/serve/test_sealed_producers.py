@@ -1,4 +1,4 @@
-"""Publishers of a sealed segment come back, all at once."""
+"""Publishers of a sealed segment that all return at once."""
 
 import asyncio
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ TOPIC = make_topic()
 
 
 class Sequences(tuple[ProducerSequence, ...]):
-    """Of a record; counts how often somebody goes through all of it."""
+    """The sequences in a segment's record; counts full iterations."""
 
     passes = 0
 

@@ -1,4 +1,4 @@
-"""Figures of a segment say where it begins after retention, and cost the storage little."""
+"""Start offsets in a segment's figures: they follow retention, and cost the storage few calls."""
 
 import asyncio
 from dataclasses import replace

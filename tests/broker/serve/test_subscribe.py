@@ -1,4 +1,4 @@
-"""The subscribe stream: where it begins, what credit allows, and how memory, log files and tables are joined."""
+"""The subscribe stream: its start, its credit, and how it joins memory, log files and tables."""
 
 import asyncio
 from dataclasses import replace
@@ -16,29 +16,29 @@ from tests.broker.testbed import CONFIG, NAME, WALL_START_US, Host, Publishing, 
 
 SMALL_FILES = replace(CONFIG, log_roll_bytes=2 * KIB, maintenance_interval_s=1.0, log_grace_s=1.0)
 FRAME_BYTES = 1_400
-"""About, of the frames of ``fill``."""
+"""Approximate size of the frames of ``fill``."""
 
 
 async def fill(publisher: Publishing, frames: int) -> None:
-    """So many frames of 10 records each, a second apart."""
+    """Send this many frames of 10 records each, a second apart."""
     for _ in range(frames):
         at = WALL_START_US + (publisher.next // 10) * 1_000_000
         await publisher.store(count=10, size=100, timestamp=at)
 
 
 def evict(host: Host) -> None:
-    """As if others needed the memory."""
+    """Evict all cached frames, as other segments' demand for memory would."""
     log = host.inspect.segments[NAME, 0].log
     host.inspect.memory.logs.give(log.evict(1 << 30))
 
 
 async def tabled(testbed: Testbed, records: int) -> None:
-    """Wait until so many records are in tables."""
+    """Wait until this many records are in tables."""
     await testbed.until(lambda: max((f.end_offset or 0 for f in testbed.files(FileKind.TABLE)), default=0) >= records)
 
 
 async def only_tabled(testbed: Testbed, records: int) -> None:
-    """Wait until so many records are in tables, and half of them in no log any more."""
+    """Wait until this many records are in tables, and half of them are in no log."""
     await tabled(testbed, records)
     await testbed.until(lambda: min(f.base_offset for f in testbed.files(FileKind.LOG)) >= records // 2)
 

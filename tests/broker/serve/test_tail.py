@@ -1,4 +1,4 @@
-"""Reading a segment without a stream: memory and files joined, waiting for many segments, giving way."""
+"""Reads of a segment without a stream: memory and files joined, waits for many segments, and evicted reads."""
 
 import asyncio
 from dataclasses import replace
@@ -19,7 +19,7 @@ from tests.broker.testbed import CONFIG, NAME, Host, Publishing, Testbed, story
 
 FILES = replace(CONFIG, log_roll_bytes=2 * KIB, maintenance_interval_s=1e4)
 FRAME_BYTES_MAX = 400
-"""Of the frames of ``fill``."""
+"""Limit of the size of a frame of ``fill``."""
 
 
 async def fill(publisher: Publishing, frames: int) -> None:
@@ -28,7 +28,7 @@ async def fill(publisher: Publishing, frames: int) -> None:
 
 
 def evict(host: Host, segment: int = 0) -> None:
-    """As if others needed the memory."""
+    """Evict all cached frames, as other segments' demand for memory would."""
     log = host.inspect.segments[NAME, segment].log
     host.inspect.memory.logs.give(log.evict(1 << 30))
 
@@ -49,7 +49,7 @@ async def tail_of(host: Host, testbed: Testbed, position: int = 0, segment: int 
 
 
 async def read(tail: Tail, bytes_max: int = 1 << 20) -> list[int]:
-    """Base offsets of the frames up to where nothing more is to be had."""
+    """Return the base offsets of the frames up to the current end."""
     bases: list[int] = []
     while await tail.look() is TailState.READABLE:
         if not await tail.ready():
@@ -107,7 +107,7 @@ async def test_nothing_that_is_not_committed_is_read(testbed: Testbed) -> None:
 
 @story
 async def test_one_wait_serves_many_segments_until_there_is_enough(testbed: Testbed) -> None:
-    """A long poll: so many bytes of any of them, or the time is up."""
+    """A long poll ends with enough bytes from any of the segments, or at its timeout."""
     (host,) = await testbed.cluster(1)
     await testbed.topic(host, segments=3)
     publishers = [await host.publisher(n + 1, segment=n) for n in range(3)]

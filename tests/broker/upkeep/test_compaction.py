@@ -1,4 +1,4 @@
-"""Topics that ask for it have their small tables merged by the brokers that look after them."""
+"""Compaction: the brokers that maintain a topic with this setting merge its small tables."""
 
 import asyncio
 from dataclasses import replace
@@ -18,7 +18,7 @@ ON = ((AUTO_COMPACT, "true"),)
 
 
 async def trickle(testbed: Testbed, host: Host, records: int) -> None:
-    """A record every few seconds, each of which becomes a table of its own."""
+    """Send a record every few seconds, so that each gets its own table."""
     publisher = await host.publisher()
     for _ in range(records):
         await publisher.store()

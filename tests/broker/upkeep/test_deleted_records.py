@@ -1,4 +1,4 @@
-"""Tables that hold deleted and living records lose the deleted ones, once for each step of the low watermark."""
+"""Rewrites of tables with deleted and living records: one for each step of the low watermark."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story, values
 
 BRIEF = replace(CONFIG, partition_roll_age_s=20.0, log_grace_s=20.0, maintenance_interval_s=1.0)
 REWRITTEN_S = 200.0
-"""A log is rolled and becomes a table; its grace period passes, then that of the low watermark."""
+"""Time until a log is rolled and converted, its grace period ends, and then that of the low watermark."""
 
 
 def tables(testbed: Testbed) -> list[tuple[int, int | None]]:
@@ -34,7 +34,7 @@ async def partition(testbed: Testbed, records: int = 20) -> Host:
 
 @pytest.fixture
 def rewrites(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Low watermarks of the rewrites that brokers asked for."""
+    """Record the low watermarks of the rewrites that brokers request."""
     asked: list[int] = []
     compact = MemoryTableConverter.compact
 

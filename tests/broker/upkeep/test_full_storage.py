@@ -1,4 +1,4 @@
-"""A full storage: what is due goes without a byte written first, and brokers start and serve what is there."""
+"""A full storage: due removals need no free byte, and brokers start and serve what is there."""
 
 import asyncio
 import logging
@@ -42,7 +42,7 @@ async def test_retention_makes_room(testbed: Testbed) -> None:
 
 @story
 async def test_a_removal_that_could_not_be_recorded_is_recorded_once_there_is_room(testbed: Testbed) -> None:
-    """Until then retention explains it; afterwards it is explained although retention is off."""
+    """Until then the topic's retention explains the removal; afterwards the record does, although retention is off."""
     host = await topic_of_two_tables(testbed, retention_s=HOUR_S / 6)
     uid = host.inspect.view.topics[NAME].uid
     fill(testbed)

@@ -1,4 +1,4 @@
-"""Nothing is written to an open segment for long: retention and deletion reach its newest log file as well."""
+"""Idle open segments: retention and deletion also reach the newest log file."""
 
 import asyncio
 from collections.abc import Mapping
@@ -20,17 +20,17 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 }
 BRIEF = replace(CONFIG, partition_roll_age_s=60.0, log_grace_s=60.0)
 GONE_S = 900.0
-"""The log is rolled and becomes a table; then the grace periods of both pass."""
+"""Time until the log is rolled and converted, and both grace periods end."""
 
 
 def holding(testbed: Testbed, record: bytes) -> list[str]:
-    """Files that hold a record, and all tables."""
+    """Return the files that hold a record, and all tables."""
     tables = [file.path for file in testbed.files(FileKind.TABLE)]
     return [path for path, file in testbed.store.files.items() if record in bytes(file.data)] + tables
 
 
 async def idle_segment(testbed: Testbed, how: str, frames: int = 10, brokers: int = 1, **more: Any) -> Host:
-    """The primary of a segment whose records are deleted, and to which nothing was written for long."""
+    """Return the primary of a long idle segment whose records are deleted."""
     hosts = await testbed.cluster(brokers, BRIEF)
     await testbed.topic(hosts[0], partitions=1, **SETTINGS[how], **more)
     primary = await testbed.primary(hosts[0])

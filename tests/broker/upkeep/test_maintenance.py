@@ -1,4 +1,4 @@
-"""What looking after files costs, and what it does to them when clocks are wrong."""
+"""File maintenance: its cost, and its behavior when clocks are wrong."""
 
 import asyncio
 from dataclasses import replace
@@ -33,7 +33,7 @@ async def test_the_files_of_many_segments_are_looked_after_in_one_listing(testbe
 
 
 async def two_tables(testbed: Testbed, host: Host) -> None:
-    """Of records that are stored with some minutes between them."""
+    """Make two tables of records that are stored some minutes apart."""
     publisher = await host.publisher()
     for count in (1, 2):
         await publisher.store()
@@ -221,7 +221,7 @@ async def test_others_are_told_of_tables_that_came_and_went_and_told_again_when_
 
 
 async def two_young_tables(testbed: Testbed, host: Host) -> None:
-    """Have two tables, half a minute and a quarter of a minute old."""
+    """Make two tables, half a minute and a quarter of a minute old."""
     publisher = await host.publisher()
     for count in (1, 2):
         await publisher.store()
@@ -237,7 +237,7 @@ async def kept(testbed: Testbed, after_s: float) -> list[int]:
 @pytest.mark.parametrize("all_clocks", [True, False])
 @story
 async def test_a_machine_that_is_a_year_ahead_for_a_while_deletes_nothing(testbed: Testbed, all_clocks: bool) -> None:
-    """The storage is on the same machine, or has a clock of its own."""
+    """The storage is on the same machine, or has its own clock."""
     (host,) = await testbed.cluster(1, QUICK)
     await testbed.topic(host, retention_s=60.0)
     await two_young_tables(testbed, host)
@@ -284,7 +284,7 @@ async def test_what_is_dated_by_a_clock_that_is_behind_is_as_young_as_it_is(test
 async def test_a_broker_that_takes_a_topic_over_deletes_nothing_before_it_has_watched_the_topic_for_the_doubt(
     testbed: Testbed,
 ) -> None:
-    """Tables that it has not seen appear were dated by a clock that was a year behind."""
+    """A clock that was a year behind dated tables whose appearance the broker has not seen."""
     await testbed.cluster(2, QUICK)
     await testbed.topic(testbed.leader(), retention_s=60.0)
     await asyncio.sleep(70)

@@ -1,4 +1,4 @@
-"""Records are refused before the storage is full; reads, groups and deletions continue, and it recovers alone."""
+"""Low storage space: records are rejected early; reads, groups and deletions continue; it recovers by itself."""
 
 import asyncio
 import logging

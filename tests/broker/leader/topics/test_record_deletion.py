@@ -1,4 +1,4 @@
-"""Records that are deleted by hand: nobody is given them, their files go, and what comes later stays."""
+"""Deletion of records before an offset: no reader gets them, their files go, and later records stay."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""An empty topic gets a schema, whatever is on its way to it meanwhile; a topic has one kind of records."""
+"""Schema adoption by an empty topic, also while records are in flight; a topic has one kind of records."""
 
 import asyncio
 import random
@@ -30,7 +30,7 @@ CLIENT = ClientConfig(delivery_timeout_s=60.0, admin_timeout_s=60.0)
 
 
 def hold_answers(hosts: list[Host]) -> asyncio.Event:
-    """Primaries say where their segments end, but nobody hears it before the event is set."""
+    """Delay the end offsets that primaries return until the event is set."""
     released = asyncio.Event()
     for host in hosts:
         descriptions = host.inspect.descriptions
@@ -46,7 +46,7 @@ def hold_answers(hosts: list[Host]) -> asyncio.Event:
 
 
 async def adopting(testbed: Testbed) -> None:
-    """Wait until every primary knows of it."""
+    """Wait until every primary knows the schema."""
     await testbed.until(
         lambda: all(
             h.inspect.view.topics[NAME].adopting or not h.lives for h in testbed.hosts if NAME in h.inspect.view.topics
@@ -217,7 +217,7 @@ async def test_a_primary_that_can_not_be_dialled_leaves_no_question_to_another_b
 
     schema_adopter = SchemaAdopter(leader.inspect.leader.metadata, second_is_gone)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a coroutine that nobody awaits
+        warnings.simplefilter("error")  # the warning of a coroutine that was never awaited
         await testbed.network.spawn(leader.owner, schema_adopter.adopt(NAME, NUMBERS))
     assert (await hosts[0].api.call(DescribeTopic(NAME))).topic.schema == NUMBERS
     assert dialled >= 2, "the one that is gone was dialled; by then the leader may have decided by itself"

@@ -1,4 +1,4 @@
-"""No segment id and no topic folder is taken twice, also where etcd was set back or lost its topics."""
+"""No segment id and no topic folder is used twice, even after etcd was set back or has lost its topics."""
 
 import random
 from dataclasses import replace
@@ -30,13 +30,13 @@ STEPS, RESTORES = 4, 3
 
 
 def metadata(testbed: Testbed) -> dict[str, Entry]:
-    """A backup of what etcd has of topics and segments."""
+    """Return a backup of the topics and segments in etcd."""
     roots = (keys.TOPICS, keys.SEGMENTS)
     return {entry.key: entry for root in roots for entry in testbed.etcd.server.list(root).entries}
 
 
 async def start_with(testbed: Testbed, backup: dict[str, Entry]) -> Host:
-    """Stop the only broker and start another one, to which etcd counts topics and segments as in the backup."""
+    """Stop the only broker and start another one on an etcd whose topics and segments are those of the backup."""
     (host,) = [host for host in testbed.hosts if host.lives]
     await host.stop()
     gone = [Delete(key) for key in metadata(testbed) if key not in backup]
@@ -47,7 +47,7 @@ async def start_with(testbed: Testbed, backup: dict[str, Entry]) -> Host:
 
 
 async def use(host: Host, segment: Segment) -> None:
-    """Store a record in an open segment, which is in a log file then."""
+    """Store a record in an open segment, and wait until it is in a log file."""
     await host.testbed.until(lambda: segment.key in host.inspect.segments)
     lo = segment.slots.lo
     publisher = await host.publisher(host.testbed.etcd.server.revision, segment=segment.id, segment_epoch=segment.epoch)
@@ -59,7 +59,7 @@ def open_in(description: TopicDescription) -> list[Segment]:
 
 
 def used(testbed: Testbed) -> dict[int, set[str]]:
-    """Segments with the log files that they have."""
+    """Return segments with their log files."""
     found: dict[int, set[str]] = {}
     for path in testbed.store.files:
         number = parse_segment_path(NAME, path) if path.startswith(f"{topic_dir(NAME)}/log/") else None
@@ -69,14 +69,14 @@ def used(testbed: Testbed) -> dict[int, set[str]]:
 
 
 async def settled(testbed: Testbed, host: Host) -> list[Segment]:
-    """Wait until the broker serves all that is open; what earlier brokers had is replaced."""
+    """Wait until the broker serves all open segments, replacing those of earlier brokers."""
     view, mine = host.inspect.view, (host.broker.id,)
     await testbed.until(lambda: all(s.replicas == mine for s in view.open_of(NAME).values()) and view.open_of(NAME))
     return open_in(await host.api.call(DescribeTopic(NAME)))
 
 
 async def change(host: Host, rng: random.Random, segments: list[Segment]) -> None:
-    """Split, merge or seal."""
+    """Split, merge or seal a segment."""
     kind = rng.choice(("split", "merge", "seal") if len(segments) > 1 else ("split", "seal"))
     at = rng.randrange(len(segments))
     if kind == "split":
@@ -167,7 +167,7 @@ async def test_a_storage_that_cannot_be_listed_seals_nothing(testbed: Testbed) -
 
 
 async def lose_topics(testbed: Testbed) -> Host:
-    """Have etcd lose its topics, and keep the identity of the cluster."""
+    """Remove all topics from etcd, keeping the identity of the cluster."""
     return await start_with(testbed, {})
 
 

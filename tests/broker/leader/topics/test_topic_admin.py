@@ -1,4 +1,4 @@
-"""Administration through any broker, whoever leads."""
+"""Topic administration through any broker, leader or not."""
 
 import asyncio
 from dataclasses import replace
@@ -46,7 +46,7 @@ OTHER = TopicName("test", "other")
 
 
 async def patiently(host: Host, request: Call[R]) -> R:
-    """As a client: again after a retryable error."""
+    """Call as a client does: retry after a retriable error."""
     for _ in range(100):
         try:
             answer: R = await host.api.call(request)
@@ -91,7 +91,7 @@ async def test_segments_are_spread_evenly(testbed: Testbed) -> None:
 
 @story
 async def test_brokers_that_follow_every_segment_lead_as_many_each(testbed: Testbed) -> None:
-    """Four segments on three brokers: one of these leads two of every topic, and not the same one each time."""
+    """With four segments on three brokers, one broker leads two of every topic, and not always the same one."""
     hosts = await testbed.cluster(3)
     specs = [TopicSpec(name=TopicName("test", f"topic-{n}"), segments=4, replicas=3) for n in range(12)]
     await patiently(hosts[0], CreateTopics(tuple(specs[:6])))
@@ -152,7 +152,7 @@ async def test_a_topic_of_many_segments_takes_several_transactions_and_is_whole(
 
 
 class DyingServer:
-    """Lets a leader die right behind its n-th transaction of metadata."""
+    """A server that lets a leader die right after its n-th metadata transaction."""
 
     def __init__(self, testbed: Testbed, victim: Host, after: int) -> None:
         self.transact = testbed.etcd.server.transact
@@ -332,7 +332,7 @@ async def test_segments_of_a_topic_that_was_never_quite_created_are_swept_by_the
     await testbed.until(lambda: len(testbed.leader().inspect.view.open_segments.get(NAME, {})) == len(leftover))
     status = await patiently(hosts[0], GetClusterStatus())
     assert isinstance(status, ClusterStatus)
-    assert sum(b.open_segments for b in status.brokers) == 1, "they load nobody"
+    assert sum(b.open_segments for b in status.brokers) == 1, "they count for no broker"
     testbed.leader().kill()
     await testbed.until(lambda: not testbed.etcd.server.list(keys.segments_prefix(NAME)).entries)
     assert testbed.etcd.server.list(keys.segments_prefix(OTHER)).entries
@@ -411,8 +411,8 @@ async def test_statistics_are_gathered_from_every_primary(testbed: Testbed) -> N
 
 @story
 async def test_a_new_topic_is_in_the_storage_once_its_creation_was_answered_and_durable_soon(testbed: Testbed) -> None:
-    """Readers without etcd see it, and a deletion that comes late sees whose the folder is; the disk is not waited
-    for."""
+    """Readers without etcd see the topic, and a late deletion sees the owner of the folder; the creation does not wait
+    for the disk."""
     (host,) = await testbed.cluster(1)
     await host.api.call(CreateTopics(tuple(TopicSpec(name=name, segments=2) for name in (NAME, OTHER))))
     documents = [document_path(name, kind) for name in (NAME, OTHER) for kind in (TOPIC_DOCUMENT, LINEAGE_DOCUMENT)]
@@ -422,7 +422,7 @@ async def test_a_new_topic_is_in_the_storage_once_its_creation_was_answered_and_
 
 @story
 async def test_a_topic_that_can_not_be_written_keeps_no_other_waiting(testbed: Testbed) -> None:
-    """Neither the documents of topics that come after it by name, nor the deletion of others."""
+    """Neither the documents of topics that follow it by name nor the deletion of others waits."""
     (host,) = await testbed.cluster(1)
     bad, gone, good = (TopicName("test", name) for name in ("a-bad", "b-gone", "c-good"))
     for name in (bad, gone, good):
