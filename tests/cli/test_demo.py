@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from seaweedmq.cli.demo.__main__ import check_streams
-from seaweedmq.cli.demo.flights import KEY, ROW, DemoFailed, read_flights, verify
-from seaweedmq.cli.demo.records import ARRIVED, Arrived, arrived, from_records, halves, to_records
-from seaweedmq.cli.demo.streams import PARTITIONS, Streamed
-from seaweedmq.cli.demo.windows import check_hours
+from benchmarks.demo.__main__ import check_streams
+from benchmarks.demo.flights import KEY, ROW, DemoFailed, read_flights, verify
+from benchmarks.demo.records import ARRIVED, Arrived, arrived, from_records, halves, to_records
+from benchmarks.demo.streams import PARTITIONS, Streamed
+from benchmarks.demo.windows import check_hours
 from seaweedmq.codec.murmur2 import partitions_of
 from seaweedmq.examples.nyc import delays_by_hour, flights_path
 from seaweedmq.examples.nyc import flights as nyc_flights
@@ -177,7 +177,7 @@ def test_an_hour_that_was_not_closed_is_noticed(hours: pa.Table) -> None:
 @pytest.mark.timeout(300)
 def test_the_demo_ends_well() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "seaweedmq.cli.demo"], capture_output=True, text=True, timeout=290, check=False
+        [sys.executable, "-m", "benchmarks.demo"], capture_output=True, text=True, timeout=290, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("demo: OK\n")

@@ -10,9 +10,9 @@ import pyarrow.parquet
 import pytest
 import typer
 
+from benchmarks.demo import cluster as demo
 from seaweedmq.broker import broker as server
 from seaweedmq.cli.commands.topics import with_auto_compact
-from seaweedmq.cli.demo import cluster as demo
 from seaweedmq.cli.options import changed_configs, duration_s, parse_start, records_per_s, size_bytes
 from seaweedmq.cli.records.schema import read_schema
 from seaweedmq.cli.servers import local_cluster

@@ -21,7 +21,7 @@ from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import SegmentStore
 from seaweedmq.storage.store.files import FileSegmentStore
-from seaweedmq.storage.store.memory import MemoryFile, MemorySegmentStore
+from tests.doubles.memory_store import MemoryFile, MemorySegmentStore
 from tests.support.segments import NAME, begin_log, make_preamble, make_topic, write_log
 
 TABLE = b"PAR1xyz"

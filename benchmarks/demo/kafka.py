@@ -15,9 +15,9 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from seaweedmq.cli.demo.flights import check
-from seaweedmq.cli.demo.records import ARRIVED
-from seaweedmq.cli.demo.threads import in_thread
+from benchmarks.demo.flights import check
+from benchmarks.demo.records import ARRIVED
+from benchmarks.demo.threads import in_thread
 from seaweedmq.cli.output import note
 
 Count = Callable[[int], None]

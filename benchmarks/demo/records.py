@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from seaweedmq.cli.demo.flights import KEY, check
+from benchmarks.demo.flights import KEY, check
 from seaweedmq.codec.murmur2 import partitions_of
 
 SPECIAL = r'["\\\x00-\x1f]'

@@ -9,9 +9,9 @@ from seaweedmq.codec.paths import table_path
 from seaweedmq.core.files.compaction import TableMerge
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic
-from seaweedmq.storage.store.memory import MemorySegmentStore
 from seaweedmq.storage.tables.compact import write_merge
 from seaweedmq.storage.tables.convert import Job, convert_logs
+from tests.doubles.memory_store import MemorySegmentStore
 
 
 class MemoryTableConverter:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import psutil
 
-from seaweedmq.cli.demo.flights import check
+from benchmarks.demo.flights import check
 from seaweedmq.cli.output import say
 
 BROKERS = 3

@@ -7,8 +7,8 @@ from functools import partial
 
 import pyarrow as pa
 
+from benchmarks.demo.records import ARRIVED
 from seaweedmq.aio import Client, GroupSubscriber
-from seaweedmq.cli.demo.records import ARRIVED
 
 SLICE_ROWS = 4_096
 

@@ -11,11 +11,11 @@ from typing import NamedTuple, TypeVar
 import pyarrow as pa
 
 import seaweedmq.aio
-from seaweedmq.cli.demo import kafka, native
-from seaweedmq.cli.demo.cluster import DemoCluster
-from seaweedmq.cli.demo.flights import KEY, DemoFailed, check
-from seaweedmq.cli.demo.records import Arrived, arrived, halves
-from seaweedmq.cli.demo.threads import in_thread
+from benchmarks.demo import kafka, native
+from benchmarks.demo.cluster import DemoCluster
+from benchmarks.demo.flights import KEY, DemoFailed, check
+from benchmarks.demo.records import Arrived, arrived, halves
+from benchmarks.demo.threads import in_thread
 from seaweedmq.cli.output import Bars, progress, say
 
 TOPIC = "kafka/flights"

@@ -15,13 +15,13 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 
-from seaweedmq.cli.demo.cluster import DemoCluster, demo_cluster
-from seaweedmq.cli.demo.files import until_parquet
-from seaweedmq.cli.demo.flights import check, read_flights, verify
-from seaweedmq.cli.demo.records import check_places, from_records, same_places, to_records
-from seaweedmq.cli.demo.spark import compare_means, spark_jobs
-from seaweedmq.cli.demo.streams import HOURS, PARTITIONS, SPARK, STEPS, TOPIC, Rates, Streamed, stream
-from seaweedmq.cli.demo.windows import check_hours, publish_typed, read_hours, shown_as_they_come
+from benchmarks.demo.cluster import DemoCluster, demo_cluster
+from benchmarks.demo.files import until_parquet
+from benchmarks.demo.flights import check, read_flights, verify
+from benchmarks.demo.records import check_places, from_records, same_places, to_records
+from benchmarks.demo.spark import compare_means, spark_jobs
+from benchmarks.demo.streams import HOURS, PARTITIONS, SPARK, STEPS, TOPIC, Rates, Streamed, stream
+from benchmarks.demo.windows import check_hours, publish_typed, read_hours, shown_as_they_come
 from seaweedmq.cli.output import Output, one_line_errors, say, show_rows
 from seaweedmq.examples import nyc
 

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import NamedTuple
 
-from seaweedmq.cli.demo.flights import COUNT, DemoFailed
+from benchmarks.demo.flights import COUNT, DemoFailed
 from seaweedmq.cli.output import progress, say
 from seaweedmq.codec.paths import parse_segment_file, table_dir
 from seaweedmq.model.topic import TopicName

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from seaweedmq.cli.demo.flights import COUNT, check
+from benchmarks.demo.flights import COUNT, check
 from seaweedmq.cli.output import Output, show_rows
 from seaweedmq.examples.nyc import read_csv
 
@@ -63,7 +63,7 @@ class SparkJobs:
 @contextlib.asynccontextmanager
 async def spark_jobs(storage: Path, topic: str, addresses: list[str], checkpoint: Path) -> AsyncIterator[SparkJobs]:
     """Have Spark stream the typed flights, then read ``topic``, which holds them as JSON."""
-    command = [sys.executable, "-m", "seaweedmq.cli.demo.spark_jobs", str(storage), topic, ",".join(addresses)]
+    command = [sys.executable, "-m", "benchmarks.demo.spark_jobs", str(storage), topic, ",".join(addresses)]
     with tempfile.TemporaryFile() as log:
         child = await asyncio.create_subprocess_exec(
             *command,

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 import seaweedmq.aio
-from seaweedmq.cli.demo.flights import check
+from benchmarks.demo.flights import check
 from seaweedmq.cli.output import say
 from seaweedmq.examples import nyc
 from seaweedmq.examples.flights_streaming import DELAYS

@@ -6,7 +6,7 @@ import pytest
 
 from seaweedmq.codec.paths import table_path
 from seaweedmq.errors import StorageFailed, Unavailable
-from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp
+from tests.doubles.memory_store import MemorySegmentStore, StorageOp
 from tests.support.segments import NAME, begin_log, make_preamble
 
 
