@@ -165,7 +165,7 @@ def test_a_damaged_delta_log_is_named_and_made_again_from_the_tables_and_nothing
     assert [done.status for done in (rebuilt, verified, compacted, versions)] == [0] * 4
     left = [name for name in strange if not name.startswith(".")]
     assert rebuilt.stderr.splitlines() == [
-        f"{folder / name} is not a file of SeaweedMQ: left alone; move it away" for name in left
+        f"foreign file ignored: {folder / name} is not a file of SeaweedMQ; move it away" for name in left
     ]
     assert [done.stderr for done in (verified, compacted, versions)] == [""] * 3
     assert (json.loads(rebuilt.text)["problems"], json.loads(rebuilt.text)["delta_version"]) == ([], 0)
