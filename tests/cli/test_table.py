@@ -160,7 +160,7 @@ def test_a_damaged_delta_log_is_named_and_made_again_from_the_tables_and_nothing
         ("table", "history", *storage, "--output", "json"),
     )
     assert (damaged.status, damaged.stdout) == (1, b"")
-    assert "_delta_log can not be read" in damaged.error
+    assert "_delta_log cannot be read" in damaged.error
     assert "`seaweedmq table rebuild shop/orders`" in damaged.error
     assert [done.status for done in (rebuilt, verified, compacted, versions)] == [0] * 4
     left = [name for name in strange if not name.startswith(".")]
