@@ -598,9 +598,7 @@ def test_a_version_whose_tables_are_gone_is_refused_in_words(orders: TopicFiles,
     assert offsets(orders, 0) == [(0, 10), (10, 20), (20, 30)]
     for n in (0, 1):
         (orders.root / kept_path(table_path(orders.name, 0, 10 * n, 10 * n + 10))).unlink()
-    with pytest.raises(
-        OutOfRange, match=r"version 0 .* can no longer be read: .*0010.parquet.* take a later version"
-    ):
+    with pytest.raises(OutOfRange, match=r"version 0 .* can no longer be read: .*0010.parquet.* take a later version"):
         offsets(orders, 0)
     with pytest.raises(InvalidArgument, match=r"no version 2 of its tables: there are 0 to 1"):
         offsets(orders, 2)
