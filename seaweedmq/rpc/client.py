@@ -138,8 +138,8 @@ class GrpcDialer:
 class _GrpcBroker:
     """A remote broker.
 
-    Streams are async generators: a call starts when the caller requests the first reply, pulls requests only as fast as
-    the network takes them, and ends when the generator is closed, which also closes the requests.
+    Streams are async generators. A call starts when the caller requests the first reply, and pulls requests only as
+    fast as the network takes them. Closing the generator ends the call and closes the requests.
     """
 
     def __init__(self, channel: grpc.aio.Channel, peer: Peer, timeout_s: float) -> None:

@@ -1,7 +1,7 @@
 """Encoding of envelopes: the hot path.
 
-This module encodes and decodes messages in an ``Envelope`` of ``proto/seaweedmq/v1/channels.proto`` without protobuf,
-so that a payload is copied once when it is sent and not at all when it is received. The bytes written are those that
+This module encodes and decodes messages in an ``Envelope`` of ``proto/seaweedmq/v1/channels.proto`` without protobuf.
+So a payload is copied once when it is sent and not at all when it is received. The bytes written are those that
 protobuf writes. protobuf handles sections of other kinds, and every unusual encoding.
 """
 

@@ -8,11 +8,11 @@ primary. A record belongs in the open segment whose range holds the slot of its 
 of them.
 
 Records travel as *frames*: a fixed header of 144 bytes and one encoded record batch (seaweedmq/codec/FORMATS.md).
-A `frames` field holds one or more whole frames back to back. It is the only large field, always alone in its
-message, and encoded as one tag, one length and the bytes, so that neither side needs a copy. To a broker it holds at
-most PublishReady.message_bytes_max bytes. A larger frame is sent as its header in `head`, then its payload in the
-`frames` of the next messages, in chunks of up to 1 MiB, before anything else. The broker receives the payload once
-it has memory for the whole frame.
+A `frames` field holds one or more whole frames back to back. It is the only large field, and always alone in its
+message. It is encoded as one tag, one length and the bytes, so that neither side needs a copy. To a broker it holds
+at most PublishReady.message_bytes_max bytes. A larger frame is sent as its header in `head`, then its payload in
+chunks of up to 1 MiB, in the `frames` of the next messages. Nothing else is sent in between. The broker receives the
+payload once it has memory for the whole frame.
 """
 
 from collections import abc as _abc

@@ -90,8 +90,8 @@ def stored_sequence(
 def _young(files: Sequence[SegmentFile], since_us: int) -> list[SegmentFile]:
     """Return the files that may have been written since a time.
 
-    A segment is written in the order of its offsets, so a file is at least as recent as each earlier one, even if a
-    clock that was set back dated it.
+    A segment is written in the order of its offsets, so a file is at least as recent as each earlier one. Its date may
+    be older, if a clock was set back.
     """
     ordered = sorted(files, key=lambda f: f.base_offset)
     dated_us = accumulate((f.modified_us for f in ordered), max)

@@ -253,9 +253,8 @@ class FileLogReader:
     """A ``ports.LogReader`` on the file system.
 
     The descriptor keeps a deleted file readable, except on network file systems. Reads add nothing to the page cache,
-    which the written bytes have left (``DROP_BYTES``). Usually one subscriber reads them, and to clear new pages takes
-    longer than to read from a disk that reads ahead (0.4 against 0.8 GB/s from file to subscriber in a virtual
-    machine).
+    which the written bytes have left (``DROP_BYTES``). Usually one subscriber reads them. To clear new pages takes
+    longer than to read from a disk that reads ahead: 0.4 against 0.8 GB/s from file to subscriber in a virtual machine.
     """
 
     def __init__(self, path: str, fd: int, reads: ThreadPoolExecutor) -> None:

@@ -131,8 +131,8 @@ class RootGuard:
     def verify_often(self) -> None:
         """Verify at most once in ``VERIFY_INTERVAL_S``, for writes to an open file.
 
-        The open file is on the file system that held the marker when the file was created, so its content is in the
-        storage whether or not a later check passes.
+        The open file is on the file system that held the marker at the file's creation. So its content is in the
+        storage even if a later check fails.
         """
         if time.monotonic() - self._verified_s >= VERIFY_INTERVAL_S:  # noqa: TID251 - in threads, on a real disk
             self.verify()
