@@ -160,12 +160,12 @@ def test_a_damaged_delta_log_is_named_and_made_again_from_the_tables_and_nothing
         ("table", "history", *storage, "--output", "json"),
     )
     assert (damaged.status, damaged.stdout) == (1, b"")
-    assert "_delta_log can not be read" in damaged.error
+    assert "_delta_log cannot be read" in damaged.error
     assert "`seaweedmq table rebuild shop/orders`" in damaged.error
     assert [done.status for done in (rebuilt, verified, compacted, versions)] == [0] * 4
     left = [name for name in strange if not name.startswith(".")]
     assert rebuilt.stderr.splitlines() == [
-        f"{folder / name} is not a file of SeaweedMQ: left alone; move it away" for name in left
+        f"foreign file ignored: {folder / name} is not a file of SeaweedMQ; move it away" for name in left
     ]
     assert [done.stderr for done in (verified, compacted, versions)] == [""] * 3
     assert (json.loads(rebuilt.text)["problems"], json.loads(rebuilt.text)["delta_version"]) == ([], 0)

@@ -185,7 +185,7 @@ async def test_a_deleted_table_can_not_be_opened(store: SegmentStore) -> None:
     await put_table(store, table_path(NAME, 0, 0, 10))
     (file,) = await store.list_files(NAME, 0)
     await store.delete([file])
-    with pytest.raises(NotFound, match=r"\.parquet is gone: list the segment's files again"):
+    with pytest.raises(NotFound, match=r"\.parquet was deleted: list the segment's files again"):
         await store.open_input(file)
 
 

@@ -207,7 +207,7 @@ def test_damage_is_told_before_anything_is_read_and_foreign_files_are_left_alone
     assert read(spark, orders).count() == 40
     content = (orders.root / made.path).read_bytes()
     (orders.root / made.path).write_bytes(content[: len(content) // 2])
-    with pytest.raises(Corrupt, match=rf"{made.path} is damaged: its footer is not as it was written"):
+    with pytest.raises(Corrupt, match=rf"{made.path} is damaged: its footer does not match its checksum"):
         read(spark, orders)
 
 

@@ -98,7 +98,7 @@ def test_a_table_that_is_not_what_its_name_says_is_told(orders: TopicFiles) -> N
     made = orders.root / orders.table(0, 40).path
     shutil.copy(made, made.with_name(made.name.replace("40.parquet", "41.parquet")))
     made.unlink()
-    with pytest.raises(Corrupt, match="has 40 rows where its name says 41: it was renamed, or is not ours"):
+    with pytest.raises(Corrupt, match="has 40 rows, its name requires 41, it was renamed or is foreign"):
         planned(orders)
 
 

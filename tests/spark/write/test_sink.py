@@ -311,7 +311,7 @@ def test_a_query_whose_topic_was_deleted_and_created_again_ends_with_a_sentence_
     target.create(topic)
     (tmp_path / "all" / "001.parquet").rename(tmp_path / "in" / "001.parquet")
     refused = (
-        f"topic {topic} was deleted and created again since this query began to write to it: begin the query anew with "
+        f"topic {topic} was deleted and created again since this query began to write to it: restart the query with "
         "another checkpoint to fill the new topic"
     )
     with pytest.raises(PySparkException, match=refused):

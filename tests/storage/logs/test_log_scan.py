@@ -200,7 +200,7 @@ def test_a_renamed_log_is_refused() -> None:
 
 
 def test_a_text_file_is_refused() -> None:
-    with pytest.raises(Corrupt, match=r"the\.log can not be read"):
+    with pytest.raises(Corrupt, match=r"the\.log cannot be read"):
         scan(b"hello world, this is no log" * 10)
 
 
