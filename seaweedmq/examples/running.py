@@ -56,9 +56,7 @@ def spark_session(name: str, master: str = "local[2]") -> Iterator[SparkSession]
     if active is not None:
         yield active
         return
-    os.environ.setdefault(
-        "PYSPARK_PYTHON", sys.executable
-    )  # Spark starts the first worker before it could be configured
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the first worker starts before any configuration
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # Spark forks its JVM, maybe beside a busy client
     builder = SparkSession.builder.master(master).appName(name)
     if master.startswith("local"):

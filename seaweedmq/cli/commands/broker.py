@@ -1,4 +1,4 @@
-"""Command `seaweedmq broker`, whose options ``servers.broker`` runs."""
+"""Command `seaweedmq broker`: its options. ``servers.broker`` runs the broker."""
 
 from pathlib import Path
 from typing import Annotated
