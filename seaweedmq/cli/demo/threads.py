@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Return what ``work`` returns or raises; it continues if this is cancelled, and does not keep the process alive."""
+    """Return or raise the outcome of ``work``; a cancelled call leaves it running in a daemon thread."""
     outcome: Future[T] = Future()
     outcome.set_running_or_notify_cancel()
 
