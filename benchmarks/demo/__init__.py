@@ -1,1 +1,4 @@
-"""`make demo`: real flights through a local cluster and back, every record verified. Runs commands as users do."""
+"""Demo of `make demo`: real flights through a local cluster and back, every record verified.
+
+It runs commands as users do.
+"""

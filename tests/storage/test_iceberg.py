@@ -210,7 +210,7 @@ def test_the_other_columns_are_read_beside_one_that_is_left_out_for_what_is_in_i
 )
 def test_a_column_is_refused_whose_name_iceberg_gives_to_a_part_of_another(name: str, kind: pa.DataType) -> None:
     found = iceberg_columns(pa.schema([("s", kind), (name, pa.int64()), ("t.x", pa.int64())]))
-    assert found.unreadable == {name: "to Iceberg its name is that of a part of column 's'"}
+    assert found.unreadable == {name: "Iceberg gives a part of column 's' this name"}
     assert found.schema.names == ["s", "t.x"]
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.core.kafka.test_classic_group import pair
+from tests.core.kafka.groups.test_classic_group import pair
 
 from seaweedmq.codec.kafka.group_records import encode_record
 from seaweedmq.core.kafka.groups.committed_offsets import CommittedOffsets
