@@ -266,7 +266,7 @@ class SendWindow:
             return None
         return Corrupt(
             f"the segment has sequences up to {answer.next_sequence}, but had acknowledged those up to "
-            f"{self._acknowledged}, and lost the records between: publish them again, with those that fail now"
+            f"{self._acknowledged}: the records between were lost; publish them again, with those that fail now"
         )
 
     def _pop_first(self) -> OutgoingFrame:
