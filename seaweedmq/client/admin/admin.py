@@ -353,7 +353,7 @@ class Admin:
             NotFound: If the topic does not exist.
         """
         topic = topic_name(name)
-        return await self._cluster.call(f"read the figures of {topic}", TopicStats(topic))
+        return await self._cluster.call(f"read the statistics of {topic}", TopicStats(topic))
 
     async def cluster_status(self) -> ClusterStatus:
         """Return the brokers, the leader and the load."""

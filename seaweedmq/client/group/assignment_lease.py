@@ -4,8 +4,8 @@ A member that was paused (a stopped process, a suspended machine, a blocked loop
 segments meanwhile, and the first message that it receives afterwards may be old. It therefore delivers nothing until a
 stream that it opened since has brought an assignment.
 
-While a stream is open, gRPC checks the coordinator below Python. :meth:`AssignmentLease.beat` records that, and the time
-between two beats shows a process that it was paused.
+While a stream is open, gRPC checks the coordinator below Python. :meth:`AssignmentLease.beat` records that, and the
+time between two beats shows a process that it was paused.
 """
 
 from collections.abc import Callable

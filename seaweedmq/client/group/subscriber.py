@@ -109,7 +109,7 @@ class GroupSubscriber(TopicReader):
             NotFound: If the topic does not exist.
             InvalidArgument: If an option is invalid, or a column is unknown.
             Unavailable: If no coordinator answers within ``admin_timeout_s``.
-            ResourceExhausted: If the group or cluster takes no more members.
+            ResourceExhausted: If ``groups_max``, ``group_members_max`` or the leader's memory for groups is reached.
         """
         try:
             description = await (self._view.whole() if self._stop_at_latest else self.description(True))
