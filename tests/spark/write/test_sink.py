@@ -271,7 +271,7 @@ def test_what_was_staged_for_a_topic_does_not_come_into_the_next_one_of_its_name
     with StagedSink(target.storage, plan.topic, "q-1").batch(1).staging("0") as file:
         Stager(file, plan.columns, plan.ring, plan.ranges, plan.frame_bytes_max, system_environment()).write([batch])
         staged = file.finish()
-    with pytest.raises(NotFound, match="was deleted and created again since batch 1 was staged for it"):
+    with pytest.raises(NotFound, match="was deleted and recreated since batch 1 was staged for it"):
         run(publish_staged(options, "q-1", 1, [staged], plan.topic_uid))
     assert target.records(topic) == []
 
