@@ -48,7 +48,7 @@ java:
 		exit 1; fi
 
 demo: java setup  ## the main job on real input: 336,776 flights through a local cluster, and back with Spark
-	@$(BIN)/python -m seaweedmq.cli.demo
+	@$(BIN)/python -m benchmarks.demo
 
 test: java setup  ## the whole test suite, real components included
 	@status=0; $(TEST) -m "not measures" || status=$$?; $(TEST_ALONE) || status=$$?; exit $$status
