@@ -44,7 +44,7 @@ def cut(text: bytes, cuts: Sequence[int] = ()) -> list[bytes]:
 
 
 def published(path: Path, text: bytes | str, schema: pa.Schema | None = None, separator: str | None = None) -> pa.Table:
-    """The rows of a file, as the command sends them."""
+    """Return the rows of a file, as the command sends them."""
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with open_source(str(path)) as source:
         types = check(InputFormat.CSV, source, schema, None, separator)
@@ -78,7 +78,7 @@ def test_rows_are_cut_where_the_csv_module_ends_them(
     rows: list[tuple[str, ...]], cuts: list[int], end: str, is_all_quoted: bool
 ) -> None:
     text = io.StringIO()
-    breaks = {"\n": "\r", "\r": "\n"}.get(end)  # which the module leaves bare
+    breaks = {"\n": "\r", "\r": "\n"}.get(end)  # the csv module leaves these bare
     is_all_quoted = is_all_quoted or any(breaks is not None and breaks in value for row in rows for value in row)
     quoting = csv.QUOTE_ALL if is_all_quoted else csv.QUOTE_MINIMAL
     csv.writer(text, lineterminator=end, quoting=quoting).writerows(rows)
@@ -265,7 +265,7 @@ Write = Callable[[pa.Table, Path], None]
 
 
 def with_csv(rows: pa.Table, path: Path) -> None:
-    """Null is an empty text here, as in any program that uses the module."""
+    """Write null as an empty text, as any program does that uses the module."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(rows.column_names)
@@ -273,7 +273,7 @@ def with_csv(rows: pa.Table, path: Path) -> None:
 
 
 def with_pandas(rows: pa.Table, path: Path) -> None:
-    """With its default line end it leaves a return in a text bare, which is refused."""
+    """Write with pandas: its default line end leaves a return in a text bare, which the command rejects."""
     rows.to_pandas(types_mapper=pandas.ArrowDtype).to_csv(path, index=False, lineterminator="\r\n")
 
 
@@ -307,7 +307,7 @@ def test_what_other_programs_write_is_read_equal(
     write(given_rows, path)
     read = published(path, path.read_bytes(), SCHEMA if data.draw(st.booleans()) else None)
     assert read["id"].to_pylist() == list(range(len(rows)))
-    empty = (None, "") if write in (with_csv, with_pandas) else ()  # which these do not tell apart
+    empty = (None, "") if write in (with_csv, with_pandas) else ()  # these do not distinguish null and empty
     for at, (note, n, x) in enumerate(rows):
         row = {name: read[name][at].as_py() for name in SCHEMA.names}
         shown = [None if value is None else str(value) for value in (row["note"], row["n"])]

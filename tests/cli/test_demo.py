@@ -1,4 +1,4 @@
-"""The demo notices whatever goes wrong, and ends with `demo: OK` when nothing does."""
+"""The demo detects every kind of error, and ends with `demo: OK` when there is none."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def flights() -> pa.Table:
 
 @pytest.fixture
 def batches(flights: pa.Table) -> Batches:
-    """The flights as a subscriber gets them when all is well."""
+    """Return the flights as a subscriber gets them without errors."""
     whole = flights.append_column("_key", flights.column(KEY).cast(pa.binary())).combine_chunks()
     return list(whole.to_batches(max_chunksize=BATCH_ROWS))
 
@@ -99,7 +99,7 @@ def test_a_plane_is_published_by_one_publisher_and_each_has_about_half(some: pa.
 
 @pytest.fixture(scope="module")
 def got(records: pa.Table) -> pa.Table:
-    """All records as a group gets them when all is well: partition after partition."""
+    """Return all records as a group gets them without errors: one partition after another."""
     keys = records.column("_key").combine_chunks()
     partitions = partitions_of(keys, PARTITIONS).astype(np.int32)
     order = np.argsort(partitions, kind="stable")
@@ -137,12 +137,12 @@ def test_groups_that_see_other_partitions_or_other_records_are_noticed(some: pa.
 
 @pytest.fixture(scope="module")
 def hours() -> pa.Table:
-    """What Spark has to come to for two days."""
+    """Return the correct result of Spark for two days."""
     return delays_by_hour(nyc_flights(1, 2))
 
 
 def as_they_come(hours: pa.Table) -> pa.Table:
-    """In another order, with their keys."""
+    """Return the hours in another order, with their keys."""
     moved = hours.take(pa.array(range(hours.num_rows - 1, -1, -1)))
     return moved.append_column("_key", moved.column("origin").cast(pa.binary()))
 

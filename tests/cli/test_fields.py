@@ -1,4 +1,4 @@
-"""Rows of groups: totals, starts, and what is not known."""
+"""Fields of groups and topics: totals, starts, and unknown values."""
 
 from dataclasses import replace
 

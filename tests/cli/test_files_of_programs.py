@@ -1,4 +1,4 @@
-"""Files as pandas, polars, DuckDB and Python's modules write them: equal values arrive, or the file is refused."""
+"""Files that pandas, polars, DuckDB and Python's modules write: equal values arrive, or the file is rejected."""
 
 import datetime
 import json
@@ -31,7 +31,7 @@ Write = Callable[[pa.Table, Path], None]
 
 
 def published(path: Path, kind: InputFormat, schema: pa.Schema | None = None) -> pa.Table:
-    """The rows of a file, as the command checks and sends them."""
+    """Return the rows of a file, as the command checks and sends them."""
     with open_source(str(path)) as source:
         types = check(kind, source, schema, None)
         parts = list(tables(kind, source, schema, None, None, types))
@@ -39,7 +39,7 @@ def published(path: Path, kind: InputFormat, schema: pa.Schema | None = None) ->
 
 
 def plain(value: Any) -> Any:
-    """A value without what differs between types that hold the same."""
+    """Return a value without the differences between types that hold the same value."""
     if isinstance(value, float) and math.isnan(value):
         return "NaN"
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:

@@ -1,4 +1,4 @@
-"""What `subscribe --format jsonl` prints, `publish --format jsonl` takes back unchanged."""
+"""The output of `subscribe --format jsonl` is valid input of `publish --format jsonl`, unchanged."""
 
 import json
 import math
@@ -72,7 +72,7 @@ def test_a_text_record_prints_as_text() -> None:
 
 
 def test_the_partition_follows_the_segment() -> None:
-    """And is passed over when such lines are published."""
+    """`publish` ignores the field."""
     batch = batch_of([(b"k", None, {"h": None})]).append_column("_partition", pa.array([5], pa.int32()))
     line = json_out.lines(batch)
     assert line.startswith(b'{"segment":3,"partition":5,"offset":7,')
@@ -88,7 +88,7 @@ def test_bytes_that_are_no_text_are_base64_and_say_so() -> None:
 
 
 def test_repeated_headers_print_as_pairs_in_their_order() -> None:
-    """Tracing and retry topics have them: an object would keep the last of a name only."""
+    """Tracing and retry topics have them: an object would keep only the last one of a name."""
     repeated: Headers = [("hop", b"1"), ("id", b"\xfd"), ("hop", None)]
     record = json.loads(json_out.lines(batch_of([(None, b"v", repeated)])))
     assert record["headers"] == [["hop", "1"], ["id", "/Q==", "base64"], ["hop", None]]

@@ -1,4 +1,4 @@
-"""What a broker is told of Kafka clients: refused before anything starts, if it can not be done."""
+"""Kafka options of a broker: the command rejects bad ones before it starts anything."""
 
 import pytest
 

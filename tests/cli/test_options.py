@@ -1,4 +1,4 @@
-"""How the values users type are read."""
+"""Parsing of option values."""
 
 import tomllib
 from dataclasses import fields, replace

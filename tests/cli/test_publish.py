@@ -1,4 +1,4 @@
-"""`publish` tells how much of a pipe is published where a record of it is rejected."""
+"""`publish` reports how much of a pipe is published when a record is rejected."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Segments changed by hand, on a real cluster: nothing is lost, and bad input says what is wrong."""
+"""Manual changes of segments on a real cluster: no record is lost, and bad input gets a clear error."""
 
 import json
 import time
@@ -20,12 +20,12 @@ def segments(cluster: Cluster, topic: str) -> list[dict[str, Any]]:
 
 
 def opened(cluster: Cluster, topic: str) -> dict[int, list[int]]:
-    """Open segment -> slots."""
+    """Return the slots of each open segment."""
     return {s["id"]: s["slots"] for s in segments(cluster, topic) if s["state"] == "open"}
 
 
 def changed(cluster: Cluster, *arguments: str) -> list[int]:
-    """Ids of the successors that a change opened."""
+    """Run a change, and return the ids of the successors that it opened."""
     fields = json.loads(cluster.ok("segment", *arguments, "--output", "json"))
     return [s["id"] for s in fields["successors"]]
 
@@ -78,7 +78,7 @@ def _brokers(cluster: Cluster, topic: str, segment: int) -> list[str]:
 
 @pytest.fixture(scope="module")
 def unharmed(cluster: Cluster) -> Iterator[Cluster]:
-    """A topic `hand/bad` of four segments, the same afterwards."""
+    """Provide a topic `hand/bad` of four segments, and check that it stays the same."""
     cluster.ok("topic", "create", "hand/bad", "--segments", "4", "--scaling", "fixed")
     yield cluster
     assert list(opened(cluster, "hand/bad")) == [0, 1, 2, 3]
@@ -176,7 +176,7 @@ def test_replicas_are_moved_and_too_many_or_the_same_broker_twice_refused(cluste
 
 def test_a_quiet_cluster_has_nothing_to_rebalance(cluster: Cluster) -> None:
     cluster.ok("topic", "create", "hand/quiet")
-    cluster.ok("cluster", "rebalance")  # a balancer that has just begun may want to spread what is there
+    cluster.ok("cluster", "rebalance")  # a balancer that has just started may want to spread the segments
     assert isinstance(json.loads(cluster.ok("cluster", "rebalance", "--output", "json")), list)
     status = json.loads(cluster.ok("cluster", "status", "--output", "json"))
     assert isinstance(status["decisions"], list)

@@ -1,4 +1,4 @@
-"""`seaweedmq table`: what it needs is said before Spark is started, and what it found in a table or as JSON."""
+"""`seaweedmq table`: errors before Spark starts, and results as a table or as JSON."""
 
 import contextlib
 import importlib.metadata
@@ -219,13 +219,13 @@ def test_the_first_difference_of_a_log_and_a_table_is_named_below_a_bar_on_a_ter
 
 
 def on_a_terminal(*arguments: str) -> tuple[int, str, str]:
-    """Exit status, stdout, which is a pipe, and what is drawn on stderr."""
+    """Return exit status, stdout, which is a pipe, and the output drawn on stderr."""
     master, slave = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "200"}
     with subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=slave, env=environment) as process:
         os.close(slave)
         drawn = b""
-        with contextlib.suppress(OSError):  # there is nobody any more who could draw
+        with contextlib.suppress(OSError):  # the process has closed its terminal
             while part := os.read(master, 65_536):
                 drawn += part
         stdout, _ = process.communicate()

@@ -1,4 +1,4 @@
-"""`seaweedmq up`: starts everything, stops everything, and starts again where it was."""
+"""`seaweedmq up`: starts everything, stops everything, and resumes on a restart."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def test_a_signal_stops_all_of_it_and_a_restart_serves_what_was_stored(tmp_path:
 
 def test_an_etcd_that_lost_its_data_is_recovered_from_the_storage(tmp_path: Path) -> None:
     data, config = tmp_path / "data", tmp_path / "broker.toml"
-    config.write_text("lease_ttl_s = 2.0\n")  # a recovery waits so long
+    config.write_text("lease_ttl_s = 2.0\n")  # a recovery waits this long
     with running_cluster(data, config=config) as cluster:
         cluster.ok("topic", "create", "test/kept", "--segments", "2")
         cluster.ok("publish", "test/kept", stdin=b"a\nb\nc\n")
@@ -96,7 +96,7 @@ def test_every_broker_listens_for_kafka_clients_where_it_says(tmp_path: Path) ->
 
 
 def versions_asked(address: str) -> int:
-    """The error code in the answer to a question that every Kafka client asks first."""
+    """Return the error code in the reply to the first request of every Kafka client."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=10) as client:
         client.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))

@@ -1,7 +1,7 @@
-"""A small cluster in memory that keeps the broker's promises, and breaks the network's on command.
+"""A small in-memory cluster that keeps the broker's promises, and breaks the network's on command.
 
-It checks frames as a broker does (checksums, slots, limits, sequences by the real ``ProducerTable``), keeps their
-bytes, and acknowledges at once unless told to wait. One ``FakeCluster`` is what all its brokers share.
+It checks frames as a broker does (checksums, slots, limits, sequences by the real ``ProducerTable``), stores their
+bytes, and acknowledges at once by default. One ``FakeCluster`` is the shared state of its brokers.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ class StoredSegment:
 
 
 class Stream:
-    """One open stream, which can be told that something changed and can break."""
+    """One open stream, which tests can wake and break."""
 
     def __init__(self) -> None:
         self.is_broken = False
@@ -104,7 +104,7 @@ class Stream:
 
 
 class FakeCluster:
-    """Topics, brokers and the ways to disturb them."""
+    """Topics, brokers and the commands that disturb them."""
 
     def __init__(self, brokers: int = 1) -> None:
         self.brokers = {f"b-{n}": FakeBroker(self, f"b-{n}", f"fake:{9_000 + n}") for n in range(brokers)}
@@ -113,15 +113,15 @@ class FakeCluster:
         self.dead: set[str] = set()
         self.frozen: set[str] = set()
         self.holds_acks = False
-        """Keep what comes and say nothing."""
+        """Whether brokers store frames without acknowledging them."""
         self.silent: set[int] = set()
-        """Segments whose publish streams say nothing, not even that they are sealed."""
+        """Segments whose publish streams send nothing, not even that they are sealed."""
         self.lose_acks = 0
-        """So many acknowledgements are not sent; the stream breaks instead."""
+        """Number of acknowledgements to drop; the stream breaks instead."""
         self.refuse: SeaweedMQError | None = None
-        """Raised by every stream that opens."""
+        """Error that every new stream raises."""
         self.refuse_value: bytes | None = None
-        """A frame that holds these bytes is refused."""
+        """Bytes that make the broker reject a frame."""
         self.frame_bytes_max = 16 << 20
         self.in_flight_frames_max = 16
         self.recent_known = True
@@ -133,10 +133,10 @@ class FakeCluster:
         self.frames_sent: dict[int, int] = {}
         self.streams: dict[Stream, None] = {}
         self.loop: asyncio.AbstractEventLoop | None = None
-        """Where they are served."""
+        """Event loop that serves the brokers."""
         self.coordinators: dict[tuple[str, TopicName], FakeCoordinator] = {}
         self.asked: list[SegmentSelection] = []
-        """What descriptions were asked for."""
+        """Selections of the DescribeTopic calls."""
         self.sealed_per_page = 500
         self._uid = 1_000
 
@@ -146,17 +146,17 @@ class FakeCluster:
         return FakeDialer(self)
 
     def kill(self, broker: str) -> None:
-        """The broker is gone; so are its streams."""
+        """Kill a broker, with its streams."""
         self.dead.add(broker)
         self.drop_connections()
 
     def freeze(self, broker: str) -> None:
-        """The broker stands still: whoever was connected has noticed, and whoever asks it waits."""
+        """Freeze a broker: connected clients notice, and later calls wait."""
         self.frozen.add(broker)
         self.drop_connections()
 
     def drop_connections(self) -> None:
-        """Every stream breaks now."""
+        """Break every stream now."""
         for stream in self.streams:
             stream.is_broken = True
         self.wake()
@@ -180,7 +180,7 @@ class FakeCluster:
         self.wake()
 
     def release_acks_from_a_thread(self) -> None:
-        """For those whose client has a loop of its own."""
+        """Release acknowledgements for a client that runs in its own loop."""
         assert self.loop is not None
         self.loop.call_soon_threadsafe(self.release_acks)
 
@@ -265,7 +265,7 @@ class FakeCluster:
         )
 
     def ends(self, name: TopicName) -> tuple[TopicDescription, dict[int, int]]:
-        """The topic, and how far each of its segments is."""
+        """Return the topic, and the end offset of each segment."""
         return self.describe(name), {number: stored.end for number, stored in self.segments[name].items()}
 
     def find(self, name: TopicName, segment: int) -> StoredSegment:
@@ -589,7 +589,7 @@ class FakeBroker:
     def _sealed(self, stored: StoredSegment, opening: PublishOpen) -> PublishSealed:
         state = stored.producers.state(opening.producer_id)
         if state is not None and state.producer_epoch != opening.producer_epoch:
-            state = None  # an earlier one's, of which nothing is said here
+            state = None  # an earlier producer epoch, which says nothing of this one
         is_new_epoch = stored.producers.is_new_epoch(opening.producer_id, opening.producer_epoch)
         return PublishSealed(
             end_offset=stored.end,
@@ -666,7 +666,7 @@ class FakeBroker:
 
 
 class FakeDialer:
-    """A ``Dialer`` into the cluster."""
+    """A ``Dialer`` of the cluster."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._brokers = {b.address: b for b in cluster.brokers.values()}

@@ -1,4 +1,4 @@
-"""Group coordinators in memory: the real state machine, with nothing between it and its members."""
+"""In-memory group coordinators: the real state machine, connected directly to its members."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -37,7 +37,7 @@ LIMITS = GroupLimits(session_timeout_s=0.3, revoke_timeout_s=5.0, rebalance_dela
 
 
 class FakeCoordinator:
-    """Of one group and topic."""
+    """Coordinator of one group and topic."""
 
     def __init__(self, opening: GroupOpen, metadata: Callable[[], tuple[TopicDescription, dict[int, int]]]) -> None:
         self._metadata = metadata
@@ -57,14 +57,14 @@ class FakeCoordinator:
         self.group = GroupStateMachine(record, committed, LIMITS, asyncio.get_running_loop().time())
         self.commits: list[GroupCommit] = []
         self.is_silent = False
-        """Takes requests and answers nothing."""
+        """Whether it accepts requests and replies nothing."""
         self._queues: dict[int, asyncio.Queue[GroupReply | SeaweedMQError | None]] = {}
         self._streams = 0
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def committed(self) -> dict[int, int]:
-        """Segment -> committed offset."""
+        """Committed offset by segment."""
         return {segment: kept.offset for segment, kept in self.group.progress.committed.items()}
 
     def deliveries(self, segment: int) -> dict[int, int]:
@@ -78,7 +78,7 @@ class FakeCoordinator:
             self._close(number, Unavailable("the connection to the coordinator was reset"))
 
     def handle(self, event: Event) -> None:
-        """An event of the test's own, such as a reset."""
+        """Handle an event of the test, such as a reset."""
         self._handle(event)
 
     def describe(self, topic: TopicName, group: str) -> GroupDescription:

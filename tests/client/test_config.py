@@ -1,4 +1,4 @@
-"""Settings of a client that are refused."""
+"""Client settings that are rejected."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A broker that does nothing but answer, and remembers what was done to it. Run as a module it is a server process."""
+"""A broker that only answers, and records its calls. As a module it runs a server process."""
 
 import asyncio
 import sys
@@ -182,19 +182,19 @@ ANSWERS: Mapping[type[Call[Any]], Any] = {
 
 
 class FakeBroker:
-    """Acknowledges every publish message; sends ``CHUNK`` to subscribers without end."""
+    """A broker that acknowledges every publish message, and sends ``CHUNK`` to subscribers without end."""
 
     def __init__(self) -> None:
         self.error: Exception | None = None
-        """Raised by every call: streams raise it after their first reply."""
+        """Error that every call raises: streams raise it after their first reply."""
         self.calls: list[object] = []
         self.received: list[object] = []
         self.sent = 0
         self.streams_open = 0
         self.forwarded: FakeBroker = self
-        """Answers calls that another broker passes on."""
+        """Broker that answers the calls forwarded by another broker."""
         self.gate = asyncio.Event()
-        """Publish takes no frames until it is set."""
+        """Event that must be set before publish streams accept frames."""
         self.gate.set()
 
     async def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:

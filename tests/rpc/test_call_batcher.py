@@ -1,4 +1,4 @@
-"""Calls that are made at the same time travel as one, and each fares as if it were alone."""
+"""Concurrent calls travel in one message, and each succeeds or fails on its own."""
 
 import asyncio
 from dataclasses import replace
@@ -22,7 +22,7 @@ MISSING = 9_999
 
 
 class Slow(FakeBroker):
-    """Answers for segment 13 once it is told to, knows no segment ``MISSING``, and counts how often it was asked."""
+    """A broker that answers for segment 13 once ``go`` is set, rejects segment ``MISSING``, and records its calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ def fake() -> FakeBroker:
 
 @pytest.fixture
 def envelopes(monkeypatch) -> list[int]:
-    """How many calls each message carried."""
+    """Record the number of calls in each message."""
     sizes: list[int] = []
     answer = call_batcher.answer
 

@@ -1,4 +1,4 @@
-"""What a client and a server do to each other, in one process."""
+"""Calls, streams, limits and errors between a client and a server in one process."""
 
 import asyncio
 from contextlib import aclosing, suppress
@@ -312,7 +312,7 @@ async def test_a_cancelled_task_sees_its_cancellation_and_ends_both_sides(fake, 
 
 
 async def test_a_stream_that_outlives_the_server_is_nobodys_error(dialer, caplog):
-    """gRPC ends the handlers of a stopped server a moment later than the server; one may read in between."""
+    """gRPC ends the handlers of a stopped server a moment after the server; a handler may read in between."""
     begun, stopped, outlived = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def silent():
@@ -369,7 +369,7 @@ async def test_all_replies_that_were_sent_arrive_before_the_error(fake, broker):
 
 
 async def test_a_refusal_under_a_flood_arrives_as_itself(fake, broker):
-    """gRPC tends to lose the status of a call that ends while this side writes."""
+    """gRPC tends to lose the status of a call that ends while the client writes."""
     fake.error = StaleMetadata("b-1 does not own the segment: describe the topic again")
     for _ in range(30):
         with pytest.raises(StaleMetadata, match="does not own"):
@@ -402,7 +402,7 @@ async def test_closing_the_dialer_ends_calls_with_closed(fake, server, dialer):
 
 
 ENVELOPE_HEAD_BYTES = 23
-"""Of one large message: tags, lengths and the channel of both layers."""
+"""Overhead of one large message: tags, lengths and the channel of both layers."""
 
 
 async def test_a_message_over_the_limit_is_the_callers_fault_and_names_the_limit(fake, broker):

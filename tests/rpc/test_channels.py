@@ -1,4 +1,4 @@
-"""Many conversations on one stream: each is as if it were alone."""
+"""Channels of one stream: each behaves as if it were alone."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -120,7 +120,7 @@ def test_of_a_large_frame_only_the_head_and_a_small_piece_wait_for_memory():
     head, *pieces = (len(encode_publish_request(request)) for request in in_pieces(frame))
     window = ChannelWindow(SharedWindow())
     window.sent(head)
-    window.taken(head)  # by a broker that has no memory for the frame
+    window.taken(head)  # the broker has no memory for the frame
     sent = 0
     while window.is_open:
         window.sent(pieces[sent])
@@ -133,17 +133,17 @@ def test_of_a_large_frame_only_the_head_and_a_small_piece_wait_for_memory():
 
 
 class Counting(FakeBroker):
-    """Acknowledges each message of a segment, unless that is stuck."""
+    """A broker that acknowledges each message of a segment, unless the segment is stuck."""
 
     def __init__(self) -> None:
         super().__init__()
         self.stuck: set[int] = set()
         self.open = 0
         self.changed = Signal()
-        """Any of these."""
+        """Signal that fires on every change of the attributes above."""
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for what is to come."""
+        """Wait until the condition holds."""
         async with asyncio.timeout(PATIENCE_S):
             while not condition():
                 await self.changed.wait()
@@ -314,7 +314,7 @@ async def test_conversations_count_as_streams(dialer, caplog):
 
 
 class NoMemory:
-    """The memory of a broker that has as many streams as it may."""
+    """The memory of a broker at its limit of streams."""
 
     def ahead(self):
         return nullcontext(0)

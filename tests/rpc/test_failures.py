@@ -1,4 +1,4 @@
-"""A server process that dies or freezes is found out soon, and found again when it is back."""
+"""Detection of a dead or frozen server process, and reconnection when it returns."""
 
 import asyncio
 import signal
@@ -44,7 +44,7 @@ async def remote() -> AsyncIterator[Process]:
 
 
 async def idle_publisher(broker: BrokerApi) -> AsyncIterator[PublishReply]:
-    """A publish stream that is open and silent."""
+    """Return an open and silent publish stream."""
 
     async def requests() -> AsyncIterator[PublishRequest]:
         yield OPEN
@@ -100,7 +100,7 @@ async def test_a_frozen_broker_is_found_by_keepalive(remote: Process, dialer: Gr
 
 
 async def test_a_silent_stream_lives_on_through_many_pings(remote: Process, dialer: GrpcDialer) -> None:
-    """gRPC's servers drop clients that ping this often, unless told not to."""
+    """gRPC servers drop clients that ping this often by default."""
     replies = await idle_publisher(dialer.dial(remote.address))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(8):

@@ -1,4 +1,4 @@
-"""A call that one broker passes on to another arrives as such, and no other does."""
+"""Forwarded calls arrive as such, and no other call does."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -16,7 +16,7 @@ from tests.rpc.fake_broker import NAME, FakeBroker
 
 
 class NoMemory:
-    """For any stream."""
+    """A memory limit without room for any stream."""
 
     def lent(self) -> AbstractAsyncContextManager[None]:
         raise ResourceExhausted("no memory")
@@ -47,7 +47,7 @@ async def test_what_is_passed_on_is_told_apart(dialer: GrpcDialer) -> None:
 
 
 async def test_a_stream_that_is_passed_on_waits_for_no_memory(dialer: GrpcDialer) -> None:
-    """Who passes it on holds memory for it, and others may wait for that."""
+    """The forwarding broker holds memory for the stream, and others may wait for that."""
     fake = FakeBroker()
     fake.forwarded = FakeBroker()
     server = await serve(fake, "127.0.0.1:0", BrokerConfig(), memory=NoMemory())

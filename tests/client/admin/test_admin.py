@@ -1,4 +1,4 @@
-"""Administration from programs: what is asked of brokers, and what is refused before they are asked."""
+"""Administration from programs: the calls that brokers get, and the arguments that the client rejects itself."""
 
 import asyncio
 import inspect
@@ -41,7 +41,7 @@ NAME = TopicName("shop", "orders")
 
 
 class Answer(str):
-    """Also passes for the description of a topic."""
+    """An answer that also passes for the description of a topic."""
 
     __slots__ = ()
     addresses: Mapping[str, str] = {}
@@ -54,7 +54,7 @@ class Answer(str):
 
 
 class Recorder:
-    """Answers every call with its name, or with an error, and remembers it."""
+    """A broker that answers every call with its name, or with an error, and records the call."""
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
@@ -132,7 +132,7 @@ async def test_groups_of_kafkas_consumers_are_administered_as_asked(admin: Admin
 
 
 async def test_a_segment_that_is_sealed_is_told_at_once(admin: Admin, recorder: Recorder) -> None:
-    """Repeating it would find the segment sealed still."""
+    """A repeated call would find the segment already sealed."""
     recorder.error = StaleMetadata("shop/orders#3 is sealed: use segments 4, 5 instead")
     with pytest.raises(StaleMetadata, match="segments 4, 5"):
         await admin.split_segment("shop/orders", 3)
@@ -176,7 +176,7 @@ async def test_a_limit_that_no_call_can_carry_is_rejected_by_name(admin: Admin, 
 
 
 async def test_a_topic_is_told_from_a_later_one_of_its_name(admin: Admin, recorder: Recorder) -> None:
-    """The leader is asked which one there is, and every attempt says that it means that one."""
+    """The client queries the topic's uid from the leader, and every attempt names that uid."""
     await admin.delete_topic("shop/orders")
     await admin.alter_topic("shop/orders", retention=60)
     nothing = TopicChange()
@@ -200,7 +200,7 @@ def test_the_synchronous_face_offers_the_same() -> None:
 
 
 class Direct:
-    """Runs what the synchronous face hands over, in the calling thread."""
+    """A stand-in for the background thread that runs coroutines in the calling thread."""
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run(work)

@@ -1,4 +1,4 @@
-"""The synchronous face, from threads, interrupts and forks."""
+"""The synchronous API under threads, interrupts and forks."""
 
 import asyncio
 import gc
@@ -96,7 +96,7 @@ def test_many_threads_send_through_one_publisher(client: seaweedmq.Client, clust
 def test_send_blocks_at_the_bound_and_gives_up_in_time(client: seaweedmq.Client, cluster: FakeCluster) -> None:
     client.admin.create_topic(TOPIC)
     with client.publisher(TOPIC, buffer_bytes_max=100_000, batch_bytes=10_000) as publisher:
-        publisher.send(b"first").result(10)  # the first of a process takes longer than the sends below wait
+        publisher.send(b"first").result(10)  # the first send of a process takes longer than the sends below wait
         cluster.holds_acks = True
 
         def fill() -> None:
@@ -137,7 +137,7 @@ def test_an_interrupt_stops_iteration_and_loses_nothing(client: seaweedmq.Client
     with client.publisher(TOPIC) as publisher:
         publisher.send(b"1")
         publisher.send(b"2")
-    # What the interrupted call waited for is there as well, once another has it.
+    # Another call gets the records that the interrupted call waited for.
     assert values(client.subscriber(TOPIC, start="earliest", limit=2), how) == [b"1", b"2"]
     assert values(subscriber, how) == [b"1", b"2"]
 
@@ -370,7 +370,7 @@ def test_a_callback_may_not_close_the_client(client: seaweedmq.Client) -> None:
     def callback(_: object) -> None:
         try:
             client.close()
-        except Exception as error:  # noqa: BLE001 - whatever it is
+        except Exception as error:  # noqa: BLE001 - the test compares it
             refused.set_result(error)
         else:
             refused.set_result(None)

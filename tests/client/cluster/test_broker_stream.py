@@ -1,4 +1,4 @@
-"""How a conversation with one broker ends, and who may still speak of it while it does."""
+"""The end of a stream to one broker, and errors that arrive while it closes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,8 +16,9 @@ NEWS = StaleMetadata("the segment has ended")
 
 
 class Replies(AsyncIterator[int]):
-    """Replies of a broker that sends one and is silent then. Closing takes until ``closed`` is set, as with gRPC, which
-    waits for what sends the requests."""
+    """Replies of a broker that sends one and then none. As in gRPC, closing waits for the sender of the requests, here
+    until ``closed`` is set.
+    """
 
     def __init__(self) -> None:
         self.left = [1]
@@ -36,7 +37,7 @@ class Replies(AsyncIterator[int]):
 
 
 class Talking:
-    """A task that converses until ``leave`` is set, or for as long as replies are awaited."""
+    """A task with an open broker stream until ``leave`` is set, or until awaiting a reply ends it."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.replies = Replies()

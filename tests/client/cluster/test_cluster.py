@@ -1,4 +1,4 @@
-"""Whom a client asks."""
+"""The order in which a client tries brokers, its connects, and descriptions in pages."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ async def test_a_broker_out_of_reach_is_asked_last_for_a_while() -> None:
 
 
 async def test_another_service_at_one_of_the_addresses_is_passed_over(cluster: FakeCluster) -> None:
-    """Addresses of pods are given again. Only if no address knows the call is it an error."""
+    """Other pods may get the addresses of brokers. It is an error only if no address knows the call."""
     dialer = cluster.dialer()
     asked: list[str] = []
 
@@ -52,7 +52,7 @@ async def test_another_service_at_one_of_the_addresses_is_passed_over(cluster: F
     assert asked
     with pytest.raises(Unsupported, match="does not know ClusterStatus"):
         await Cluster(("foreign:1", "foreign:2"), cast(Any, Dialer()), environment(), QUICK).connect()
-    with pytest.raises(Unavailable, match=r"foreign:1: .* does not know"):  # the other may come back, and know it
+    with pytest.raises(Unavailable, match=r"foreign:1: .* does not know"):  # the other one may return, and know it
         await Cluster(("foreign:1", "fake:1"), cast(Any, Dialer()), environment(), QUICK).connect()
 
 
@@ -104,7 +104,7 @@ async def test_a_refresh_that_fails_when_nobody_waits_any_more_is_no_complaint()
 
 
 def failing(errors: dict[str, Exception]) -> Any:
-    """A dialer to brokers that answer every call with an error; addresses without one do not answer at all."""
+    """Return a dialer to brokers that answer every call with an error; addresses without an error never answer."""
 
     async def call(address: str) -> None:
         if address in errors:
@@ -115,7 +115,7 @@ def failing(errors: dict[str, Exception]) -> Any:
 
 
 async def connect(errors: dict[str, Exception], config: ClientConfig) -> tuple[str, float]:
-    """What it says when nobody could be reached, and after how long."""
+    """Return the error of a failed connect, and the seconds that it took."""
     cluster = Cluster(("a:1", "b:1"), failing(errors), environment(), config)
     began = asyncio.get_running_loop().time()
     with pytest.raises(Unavailable) as failure:
@@ -165,7 +165,7 @@ async def test_a_broker_that_begins_to_listen_late_is_found_within_a_fifth_of_a_
 
     def refuse(_: str) -> Any:
         asked_at.append(asyncio.get_running_loop().time())
-        raise ConnectionRefused("nobody listens yet")
+        raise ConnectionRefused("the broker does not listen yet")
 
     config = ClientConfig(connect_timeout_s=60, connect_refused_s=60, backoff_s_max=30)
     cluster = Cluster(("a:1",), cast(Any, SimpleNamespace(dial=refuse)), environment(), config)
@@ -190,7 +190,7 @@ def told(*sealed: int, open_at: tuple[int, ...] = (), revision: int = 1, more: i
 
 
 class Pages:
-    """Brokers that answer in turn, whoever is asked."""
+    """A dialer whose brokers give these answers in turn, at any address."""
 
     def __init__(self, *answers: TopicDescription) -> None:
         self.answers = list(answers)
@@ -214,7 +214,7 @@ async def described(pages: Pages, which: SegmentSelection = ALL) -> list[tuple[i
 
 
 async def test_pages_are_joined_as_of_the_first_whatever_happens_meanwhile() -> None:
-    """Segment 8 is sealed between the pages, 10 and 11 come after it, and 3 is pruned."""
+    """Segment 8 is sealed between the pages, 10 and 11 are created, and 3 is pruned."""
     pages = Pages(
         told(0, 1, open_at=(8, 9), more=1),
         told(2, 4, revision=2, more=4),
@@ -230,7 +230,7 @@ async def test_pages_are_joined_as_of_the_first_whatever_happens_meanwhile() -> 
 
 
 async def test_pages_are_asked_for_of_the_topic_that_the_first_one_told_of() -> None:
-    """One that was created again between them would lend its segments to the earlier one."""
+    """A topic recreated between the pages would add its segments to the earlier topic."""
     first, second = told(0, open_at=(3,), more=0), told(1, 2)
     pages = Pages(first, second)
     assert len(await described(pages)) == 4
@@ -252,7 +252,7 @@ async def test_a_view_asks_for_the_topic_that_it_knows() -> None:
 
 
 async def test_a_page_of_a_broker_that_lags_is_asked_for_again() -> None:
-    """It would lack what was sealed since."""
+    """It would lack segments that were sealed later."""
     pages = Pages(told(0, open_at=(3,), revision=5, more=0), told(revision=4), told(1, 2, revision=5))
     assert await described(pages) == [(0, False), (1, False), (2, False), (3, True)]
 
@@ -261,7 +261,7 @@ async def test_very_many_ids_are_asked_for_in_several_calls() -> None:
     ids = tuple(range(IDS_MAX + 1))
     pages = Pages(told(0), told(IDS_MAX))
     assert await described(pages, SegmentSelection(ids=ids)) == [(0, False)], (
-        "ids that are to come are none of this answer"
+        "the answer lacks ids that do not exist yet"
     )
     assert [len(which.ids) for which in pages.asked] == [IDS_MAX, 1]
 

@@ -1,4 +1,4 @@
-"""What brokers tell of topics as they change: one call at a time, for all that is waited for."""
+"""Topic updates from brokers: one call at a time, for all topics that the client waits for."""
 
 import asyncio
 import random
@@ -16,7 +16,7 @@ from tests.support.segments import make_topic
 
 
 class View:
-    """One topic, of which revision 1 is known, or what was told since."""
+    """The client's view of one topic: at revision 1, or at that of the last update."""
 
     def __init__(self, number: int, ids: int = 1) -> None:
         self.name = TopicName("shop", f"t-{number}")
@@ -37,14 +37,14 @@ class View:
 
 
 class Broker:
-    """Answers with what has changed, else after its patience."""
+    """A broker that answers with the changed topics, or when the call's patience ends."""
 
     def __init__(self) -> None:
         self.asked: list[AwaitTopics] = []
         self.revisions: dict[int, int] = {}
-        """By uid."""
+        """Revision by topic uid."""
         self.deleted: set[int] = set()
-        """Uids."""
+        """Uids of deleted topics."""
         self.changed = asyncio.Event()
         self.failures = 0
 
@@ -76,7 +76,7 @@ class Broker:
         return UpdatedTopics(changed)
 
     def names(self) -> list[list[str]]:
-        """Of each call."""
+        """Return the topic names of each call."""
         return [[a.name.name for a in call.topics] for call in self.asked]
 
 
@@ -115,7 +115,7 @@ async def test_many_topics_are_asked_about_in_one_call_and_told_of_as_they_chang
     broker.change(first, 7)
     await until(lambda: first.revision == 7)
     assert [a.above for a in broker.asked[1].topics] == [5, 1, 6]
-    assert len(broker.asked) <= 3, "nobody asks again and again"
+    assert len(broker.asked) <= 3, "the client does not repeat its call"
     await news.close()
 
 

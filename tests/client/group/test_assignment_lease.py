@@ -1,4 +1,4 @@
-"""How long a member believes what it was assigned."""
+"""The lease on a member's assignment: its start, renewal and end."""
 
 from seaweedmq.client.group.assignment_lease import AssignmentLease
 from seaweedmq.model.messages.groups import GroupAssignment
@@ -34,7 +34,7 @@ def test_who_stood_still_believes_only_a_stream_that_was_opened_since() -> None:
     clock.now += 3.1
     assert not assignment_lease.is_fresh
     assert not assignment_lease.beat()
-    assignment_lease.opened(opened_before, assignment(3.0))  # its answer had been waiting here
+    assignment_lease.opened(opened_before, assignment(3.0))  # the member read this old assignment late
     assert not assignment_lease.is_fresh
     assignment_lease.opened(clock.now, assignment(3.0))
     assert assignment_lease.is_fresh

@@ -1,4 +1,4 @@
-"""When a member that stops at the latest finds that its group has read everything."""
+"""The time at which a member with ``stop="latest"`` finds that its group has read everything."""
 
 import asyncio
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ STOPS = {0: 10}
 
 
 class Views:
-    """What the topic is said to have, answer after answer; the last one from then on."""
+    """Successive answers with the topic's segments; the last one repeats."""
 
     def __init__(self, *answers: set[int] | SeaweedMQError) -> None:
         self.answers = list(answers)

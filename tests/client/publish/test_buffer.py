@@ -1,4 +1,4 @@
-"""``send`` appends without a lock while others cut: no record is lost or comes twice, and every future is its own."""
+"""Lock-free appends to the buffer during cuts: no record is lost or repeated, and each future is its record's."""
 
 import sys
 import threading
@@ -17,7 +17,7 @@ Found = list[tuple[bytes | None, bytes]]
 
 
 class Loop:
-    """What the publisher does with work, without a loop: encodes it at once, and acknowledges it when asked."""
+    """The publisher's use of the buffer, without an event loop: encodes at once, and acknowledges on request."""
 
     def __init__(self) -> None:
         self.buffer = RecordBuffer(
@@ -40,7 +40,7 @@ class Loop:
         self.buffer.release(work.size_bytes)
 
     def encode(self) -> None:
-        """All work that waits."""
+        """Encode all queued batches."""
         while self.buffer.work:
             batch = self.buffer.work.popleft()
             assert isinstance(batch, Batch)
@@ -61,7 +61,7 @@ class Loop:
 
 
 class Hooked(list[Any]):
-    """Lets somebody else have his turn in the middle of an append, before or after the value is there."""
+    """A list that runs a hook in the middle of an append, before or after the value is there."""
 
     before: Callable[[], None] | None = None
     after: Callable[[], None] | None = None

@@ -1,4 +1,4 @@
-"""The futures of sent records behave as futures do."""
+"""Futures of sent records behave like ``concurrent.futures``."""
 
 import asyncio
 import gc
@@ -25,7 +25,7 @@ def batch(count: int) -> tuple[BatchPromise, list[RecordFuture]]:
 
 
 class Watched(BatchPromise):
-    """Tells which positions somebody waited for."""
+    """A promise that records the positions that callers waited for."""
 
     def __init__(self, deadline_s: float, on_settled: Callable[[], None]) -> None:
         super().__init__(deadline_s, on_settled)

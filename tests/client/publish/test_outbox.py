@@ -1,4 +1,4 @@
-"""The frames of one publisher, from their routing to what becomes of them, as transcripts."""
+"""The frames of one publisher, from routing to their outcome, as transcripts."""
 
 import random
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ FRAME_BYTES = 1 << 20
 
 @dataclass(eq=False)
 class Quiet:
-    """A promise nobody looks at."""
+    """A promise whose outcome the test ignores."""
 
     deadline_s: float = 100.0
 
@@ -39,7 +39,7 @@ class Quiet:
 
 @dataclass
 class Story:
-    """An outbox, and what its windows would put on the wire."""
+    """An outbox, and the frames that its windows would send."""
 
     box: Outbox = field(
         default_factory=lambda: Outbox(
@@ -49,7 +49,7 @@ class Story:
     sent: int = 0
 
     def send(self, count: int, deadline_s: float = 100.0, value: bytes = b"") -> list[Action]:
-        """Records with values 0, 1, ... and as many keys."""
+        """Send records with values 0, 1, ... and ten keys."""
         numbers = range(self.sent, self.sent + count)
         self.sent += count
         keys, values = [b"key-%d" % (n % 10) for n in numbers], [b"%d" % n + value for n in numbers]
@@ -67,7 +67,7 @@ class Story:
         return self.box.opened(segment, ready)
 
     def take(self, segment: int) -> list[list[int]]:
-        """Values of the frames that go out now."""
+        """Take the frames that may be sent now, as lists of values."""
         frames = []
         for data in self.box.window(segment).take(1 << 30):
             (frame,) = split_frames(data)
@@ -75,7 +75,7 @@ class Story:
         return frames
 
     def values(self, segment: int) -> list[int]:
-        """As :meth:`take`, whatever their frames."""
+        """Take the values of :meth:`take` without the division into frames."""
         return [value for frame in self.take(segment) for value in frame]
 
 
@@ -265,7 +265,7 @@ def test_rows_wait_while_a_stream_is_behind_or_too_much_is_not_acknowledged() ->
 def test_what_waits_for_a_partition_stays_in_it_when_there_are_more() -> None:
     story = Story()
     story.box.begin(KeyRange(0, 1), [segment(0, 0, 1)])
-    story.send(10)  # a key each
+    story.send(10)  # one key each
     story.box.grow(KeyRange(0, 4), [segment(0, 0, 1), *(segment(number, number, number + 1) for number in (1, 2, 3))])
     story.send(10)
     segments = story.box.segments

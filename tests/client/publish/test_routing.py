@@ -1,4 +1,4 @@
-"""Routes: every slot goes to one segment, and hand-overs move only what was handed over."""
+"""Routes: every slot goes to one segment, and a hand-over moves only the slots that were handed over."""
 
 from itertools import pairwise
 
@@ -49,7 +49,7 @@ def test_after_a_merge_each_side_changes_over_when_it_was_handed_over() -> None:
 
 
 def test_slots_that_two_successors_have_go_to_the_newer_one() -> None:
-    """6 lies before 8 in the lineage: the publisher has gone on from its neighbour, and never was in 6 itself."""
+    """6 precedes 8 in the lineage: the publisher continued from 6's neighbor, and never was in 6 itself."""
     half, end = RING_SLOTS_MAX // 2, RING_SLOTS_MAX
     routes = Routes(WHOLE_RING, [(KeyRange(0, half), 3), (KeyRange(half, end), 1)])
     routes = routes.replace(1, [segment(3, 0, half), segment(6, half + 200, end), segment(8, half, end - 100)])
@@ -83,7 +83,7 @@ def test_what_the_ring_gets_goes_to_the_segments_that_are_there() -> None:
 
 
 def split_and_merged(trail: Trail, times: int, *, also: int | None = None) -> int:
-    """The upper side is split and merged, as publishers leave the segments; the one that is open in the end."""
+    """Split and merge the upper side as publishers leave the segments; return the open one."""
     upper = 1
     for _ in range(times):
         lower, higher, merged = upper + 1, upper + 2, upper + 3
@@ -97,7 +97,7 @@ def split_and_merged(trail: Trail, times: int, *, also: int | None = None) -> in
 
 
 def test_a_lineage_of_many_splits_and_merges_is_followed_once_not_every_way() -> None:
-    """There are 2**60 ways from the first to the last."""
+    """There are 2**60 paths from the first to the last."""
     trail = Trail()
     last = split_and_merged(trail, 60, also=0)
     assert trail.follow([1]) == {last}

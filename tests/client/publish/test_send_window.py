@@ -1,4 +1,4 @@
-"""The window of one publish stream, as transcripts."""
+"""The send window of one publish stream, as transcripts."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ MESSAGE = 1 << 20
 
 @dataclass(eq=False)
 class Quiet:
-    """A promise nobody looks at."""
+    """A promise whose outcome the test ignores."""
 
     deadline_s: float = 100.0
 
@@ -76,7 +76,7 @@ def sequences(frames: list[Frames]) -> list[int]:
 
 
 def told(left: Iterable[FrameOutcome]) -> list[str]:
-    """What left a window, in order."""
+    """Return a line for each frame that left a window, in order."""
     lines = []
     for each in left:
         match each:
@@ -125,7 +125,7 @@ def test_after_a_lost_stream_the_same_bytes_go_out_again() -> None:
     window.opened(ready())
     assert window.take(MESSAGE) == data
     window.lost()
-    window.opened(ready(next_sequence=6))  # both are stored, only the acknowledgements were lost
+    window.opened(ready(next_sequence=6))  # both are stored, their acknowledgements were lost
     assert window.take(MESSAGE) == data
 
 
@@ -207,7 +207,7 @@ def test_who_has_had_nothing_out_need_not_ask_what_a_sealed_segment_kept() -> No
     window.expire(10.0)
     assert not may_be_stored(), "the second one never was"
     window.opened(ready(next_sequence=0))
-    assert not may_be_stored(), "the broker says so"
+    assert not may_be_stored(), "the broker expects 0 next"
     window.take(MESSAGE)
     assert may_be_stored()
 
@@ -267,7 +267,7 @@ def test_a_frame_that_was_overdue_before_it_was_sent_leaves_no_gap_on_an_open_st
     overdue, was_open = window.expire(10.0)
     assert (told(overdue), was_open) == (["failed 0..2: DeadlineExceeded"], True)
     add(window, 4)
-    assert window.take(MESSAGE) == [], "the broker expects 0 next, and only a new stream says so"
+    assert window.take(MESSAGE) == [], "the broker expects 0 next, which only a new stream accepts"
     window.opened(ready())
     assert sequences(window.take(MESSAGE)) == [0]
 
@@ -279,14 +279,14 @@ def test_a_refused_frame_is_found_by_sending_one_at_a_time() -> None:
     window.opened(ready())
     window.take(MESSAGE)
     refusal = InvalidArgument("one of them is poison")
-    assert window.refused(refusal) == []  # three were out: whose fault it is, is not known
+    assert window.refused(refusal) == []  # three were in flight: the bad one is not known
     window.opened(ready())
     assert sequences(window.take(MESSAGE)) == [0]
     window.acked(FrameAck(0, 1, 0))
     assert sequences(window.take(MESSAGE)) == [1]
     assert told(window.refused(refusal)) == ["failed 1..1: InvalidArgument"]
     window.opened(ready(next_sequence=1))
-    assert sequences(window.take(MESSAGE)) == [1]  # the third, numbered anew
+    assert sequences(window.take(MESSAGE)) == [1]  # the third, renumbered
 
 
 @pytest.mark.parametrize(

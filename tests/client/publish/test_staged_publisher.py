@@ -67,7 +67,7 @@ class Memory:
 
 
 def staged(batch: int, rows: int, ranges: tuple[KeyRange, ...], rng: random.Random, keys: int = 12) -> Memory:
-    """Rows ``batch/number`` of a few keys, some of them without one, in frames for these ranges."""
+    """Return rows ``batch/number`` of a few keys, some without one, in frames for these ranges."""
     routes = Routes(WHOLE_RING, ((slots, number) for number, slots in enumerate(ranges)))
     frames: list[bytes] = []
     number = 0
@@ -98,12 +98,12 @@ def staged(batch: int, rows: int, ranges: tuple[KeyRange, ...], rng: random.Rand
 
 
 async def direct(call: Callable[[], Any]) -> Any:
-    """Blocks the loop, whose time stands still."""
+    """Call it in the event loop, whose virtual time does not advance."""
     return call()
 
 
 class Driver:
-    """Publishes one batch, may be killed, and begins again."""
+    """A publisher of one batch that may be killed and started again."""
 
     def __init__(self, cluster: FakeCluster, batch: int, memory: Memory, seed: int) -> None:
         self.fake = cluster
@@ -150,7 +150,7 @@ class Driver:
 
 
 def check(cluster: FakeCluster, batches: dict[int, int]) -> None:
-    """Every row once, and those of a key in their order, however the segments went."""
+    """Check that every row is stored once, and those of a key in order, in any lineage."""
     records = stored(cluster, NAME)
     values = sorted(value for *_, value in records)
     assert values == sorted(b"%d/%d" % (batch, n) for batch, rows in batches.items() for n in range(rows))
@@ -165,7 +165,7 @@ def check(cluster: FakeCluster, batches: dict[int, int]) -> None:
 
 
 async def chaos(cluster: FakeCluster, driver: Driver, rng: random.Random) -> None:
-    """One thing that happens."""
+    """Cause one random event."""
     segment = rng.choice(open_segments(cluster, NAME))
     what = rng.choice((*TROUBLES, "kill", "kill", "old kill"))
 
@@ -182,7 +182,7 @@ async def chaos(cluster: FakeCluster, driver: Driver, rng: random.Random) -> Non
 
 
 async def story(seed: int) -> None:
-    """Raises AssertionError, or what ends a batch."""
+    """Run one story; fail if a row is lost, repeated or out of order, or if a batch ends with an error."""
     rng = random.Random(seed)
     cluster = FakeCluster(3)
     cluster.create(TopicSpec(name=NAME, segments=rng.randint(1, 4)))
@@ -203,7 +203,7 @@ async def story(seed: int) -> None:
         assert driver.task is not None
         await driver.task
         before = stored(cluster, NAME)
-        driver.start(rng.randrange(len(driver.notes)))  # whoever finishes it once more stores nothing
+        driver.start(rng.randrange(len(driver.notes)))  # a repeated completion stores nothing
         await driver.task
         assert stored(cluster, NAME) == before
         check(cluster, batches)
@@ -280,7 +280,7 @@ def one_segment() -> FakeCluster:
 
 
 async def begun_and_killed(cluster: FakeCluster, search: Search | None) -> Driver:
-    """All 20 rows are stored, and nobody has heard of it."""
+    """Store all 20 rows of a batch, and kill the driver before any acknowledgement."""
     driver = Driver(cluster, 0, staged(0, 20, (WHOLE_RING,), random.Random(1)), 1)
     cluster.holds_acks = True
     driver.start()
@@ -338,7 +338,7 @@ async def test_who_comes_late_need_not_ask_the_files_where_brokers_know_an_earli
 
 
 async def test_who_comes_late_asks_the_files_where_an_earlier_batch_was_asked_for_and_is_not_known() -> None:
-    """The question itself leaves no state from which an answer could be taken."""
+    """The question leaves no producer state that could answer it."""
     asked: list[int] = []
 
     def search(segment: Segment, reached: SegmentProgress) -> int:

@@ -1,4 +1,4 @@
-"""Which failures a publisher still has to tell."""
+"""Selection of the publish errors that a publisher still has to report."""
 
 import weakref
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Large frames of a subscribe stream are received whole, and nothing else is taken for a part of one."""
+"""Assembly of large frames from the pieces of a subscribe stream."""
 
 import re
 

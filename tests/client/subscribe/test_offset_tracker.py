@@ -1,4 +1,4 @@
-"""Where a reader is in its segment, and what it lets the broker send, as transcripts."""
+"""The position of a reader in its segment, and the credit that it grants the broker, as transcripts."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ def offset(value: int) -> Start:
 
 
 def receive(cursor: OffsetTracker, base: int, end: int) -> list[int]:
-    """A frame comes: first and last offset that is delivered of it."""
+    """Receive a frame, and return the first and last offset delivered from it."""
     wanted = cursor.wanted(base, end)
     cursor.passed(end)
     return [wanted[0], wanted[-1]] if wanted else []
@@ -127,7 +127,7 @@ def test_what_a_broker_must_not_do() -> None:
 def test_records_that_retention_removed_before_they_were_read_are_an_error() -> None:
     cursor = OffsetTracker(segment(), EARLIEST, None)
     cursor.ready(3)
-    assert cursor.begin_offset == 3, "what was removed before nobody has asked for"
+    assert cursor.begin_offset == 3, "no reader asked for the offsets removed before"
     receive(cursor, 3, 5)
     with pytest.raises(OutOfRange, match="removed offsets 5 to 7"):
         cursor.ready(8)

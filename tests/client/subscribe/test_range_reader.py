@@ -1,4 +1,4 @@
-"""Stretches of single segments, as Spark's tasks read them: exactly so, through broken streams and sealing."""
+"""Ranges of single segments, as Spark's tasks read them: exact, despite broken streams and sealing."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ def offset(value: int) -> Start:
 
 
 async def read(client: Client, ranges: dict[int, tuple[Start, int]]) -> list[tuple[int, int]]:
-    """Segment and offset of every record, in the order of arrival."""
+    """Return segment and offset of every record, in the order of arrival."""
     found = []
     async with client.read_ranges(TOPIC, ranges) as reading:
         async for batch in reading.batches():

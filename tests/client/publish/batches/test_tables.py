@@ -1,4 +1,4 @@
-"""Publishing Arrow tables: what fits, what does not and why, and where the rows end up."""
+"""Publishing of Arrow tables: accepted and rejected schemas, and where the rows end up."""
 
 import asyncio
 import gc
