@@ -1,4 +1,4 @@
-"""The rooms on a real broker of the test bed, asked and answered in bytes."""
+"""Client of the handlers on a broker of the test bed, with encoded requests and replies."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,7 +20,7 @@ from tests.broker.testbed import CONFIG, Host, Testbed
 
 
 class ByteClient:
-    """The rooms on one broker of the test bed."""
+    """The handlers on one broker of the test bed."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -29,7 +29,7 @@ class ByteClient:
         self.handlers: Mapping[int, Handler] = handlers_of(rooms.all)
 
     async def ask(self, api: API, version: int | None = None, **fields: Any) -> Any:
-        """The reply to a request in this version, by default the newest, as a client reads it."""
+        """Return the reply to a request in this version, by default the newest, as a client decodes it."""
         version = ADVERTISED[api].highest if version is None else version
         message = REQUESTS[api]
         sent = bytes(message(version=version, **fields).encode(version=version))
@@ -52,7 +52,7 @@ class ByteClient:
 
 
 async def byte_client(host: Host, kafka_address: str | None = None) -> ByteClient:
-    """Have a broker serve Kafka's clients, and register so."""
+    """Register a broker as one that serves Kafka clients, and return its client."""
     address = kafka_address or host.address.replace(":7777", ":9092")
     key = keys.broker_key(host.broker.id)
     entry = await host.meta.get(key)
@@ -66,5 +66,5 @@ async def byte_client(host: Host, kafka_address: str | None = None) -> ByteClien
 
 
 async def byte_clients(testbed: Testbed, count: int, config: BrokerConfig = CONFIG) -> list[ByteClient]:
-    """A cluster of so many brokers that all serve Kafka's clients."""
+    """Start a cluster of this many brokers that all serve Kafka clients."""
     return [await byte_client(host) for host in await testbed.cluster(count, config)]

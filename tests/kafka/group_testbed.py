@@ -1,4 +1,4 @@
-"""Kafka's side of brokers of ``tests.broker.testbed``, as far as groups go: requests to handlers, without a socket."""
+"""Kafka gateways of groups on brokers of ``tests.broker.testbed``: requests go to handlers, without a socket."""
 
 import asyncio
 from dataclasses import replace
@@ -38,14 +38,14 @@ from tests.sim.machines.loop import OwnerState
 
 NAMESPACE = "kafka"
 KAFKA_PORT = 9_000
-"""Of the first broker of a bed."""
+"""Kafka port of the first broker of a test bed."""
 KAFKA = replace(CONFIG, kafka_listen="127.0.0.1:0")
 OFFSETS_TOPIC = TopicName(NAMESPACE, "__consumer_offsets")
 TOPIC = TopicName(NAMESPACE, "orders")
 
 
 class Gateway:
-    """What of one broker answers Kafka's clients."""
+    """One broker's handlers of group requests."""
 
     def __init__(self, cluster: "Cluster", host: Host) -> None:
         self.host = host
@@ -63,7 +63,7 @@ class Gateway:
         self._requests = count(1)
 
     async def ask(self, api: API, version: int, **body: Any) -> Any:
-        """The reply, as a client of that version reads it. Never comes from a broker that was killed."""
+        """Return the reply, as a client of that version decodes it. A killed broker never replies."""
         return await self.host.testbed.network.spawn(self.host.owner, self.answer(api, version, **body))
 
     async def answer(self, api: API, version: int, *, client_id: str = "tests", **body: Any) -> Any:
@@ -87,7 +87,7 @@ class Gateway:
         return REPLIES[api].decode(encoded, version=version)
 
     def shard(self, group: str) -> Shard:
-        """The coordinator of a group, which is here."""
+        """Return the coordinator of a group on this broker."""
         return self.coordinators.shard_of(group)
 
 
@@ -109,7 +109,7 @@ class Cluster:
         partitions: int = 3,
         snapshot_after_bytes: int = AFTER_BYTES,
     ) -> "Cluster":
-        """So many brokers, and the topic that groups read."""
+        """Start this many brokers, and create the topic that groups read."""
         cluster = cls(testbed, snapshot_after_bytes)
         for host in await testbed.cluster(brokers, config):
             cluster.open(host)
@@ -118,7 +118,7 @@ class Cluster:
         return cluster
 
     def open(self, host: Host) -> Gateway:
-        """Have one more broker answer Kafka's clients."""
+        """Add a gateway to a broker."""
         self.gateways.append(Gateway(self, host))
         return self.gateways[-1]
 
@@ -126,12 +126,12 @@ class Cluster:
         return [gateway for gateway in self.gateways if gateway.host.owner.state is OwnerState.RUNNING]
 
     def by_port(self, port: int) -> Gateway:
-        """Of the broker that clients find there, which may be dead."""
+        """Return the gateway at a port, whose broker may be dead."""
         host = self.testbed.hosts[port - KAFKA_PORT]
         return next(gateway for gateway in self.gateways if gateway.host is host)
 
     async def coordinator(self, group: str) -> Gateway:
-        """Whoever coordinates the group, in the end."""
+        """Wait until a broker names the group's coordinator, and return its gateway."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 for gateway in self.living():
@@ -146,7 +146,7 @@ ASK_AGAIN = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE, Cod
 
 
 class Member:
-    """A consumer of a group that does what Kafka's clients do, a call at a time."""
+    """A consumer of a group that acts as Kafka clients do, one call at a time."""
 
     def __init__(self, cluster: Cluster, group: str = "billing", instance: str | None = None) -> None:
         self.cluster = cluster
@@ -159,7 +159,7 @@ class Member:
         self._members: list[str] = []
 
     async def ask(self, api: API, version: int, **body: Any) -> Any:
-        """The coordinator's reply, whoever that is in the end."""
+        """Return the reply of the group's coordinator, retrying while it changes."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 gateway = await self.cluster.coordinator(self.group)
@@ -174,7 +174,7 @@ class Member:
                 await asyncio.sleep(0.05)
 
     async def join(self, session_s: float = 10.0, rebalance_s: float = 30.0) -> int:
-        """JoinGroup until it is in a generation; the error of the last reply."""
+        """Join until the member is in a generation; return the last error code."""
         while True:
             reply = await self.ask(
                 API.JOIN_GROUP,
@@ -196,7 +196,7 @@ class Member:
             return int(reply.error_code)
 
     async def sync(self) -> int:
-        """SyncGroup; the leader gives everybody its own id as its share."""
+        """Send a SyncGroup, in which the leader assigns each member its own id; return the error code."""
         shares = [
             SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=member.encode())
             for member in self._members
@@ -215,7 +215,7 @@ class Member:
         return int(reply.error_code)
 
     async def joined(self) -> "Member":
-        """In a generation with a share."""
+        """Join, and sync until the member has an assignment."""
         while (error := await self.join() or await self.sync()) != Code.NONE:
             assert error in (Code.REBALANCE_IN_PROGRESS, Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION), Code(error)
             if error == Code.UNKNOWN_MEMBER_ID:
@@ -241,7 +241,7 @@ class Member:
         return int(reply.error_code or reply.members[0].error_code)
 
     async def commit(self, *offsets: tuple[int, int]) -> list[int]:
-        """Partition and offset of each; the errors."""
+        """Commit offsets, as pairs of partition and offset; return the error codes."""
         reply = await self.ask(
             API.OFFSET_COMMIT,
             8,
@@ -253,14 +253,14 @@ class Member:
         return [partition.error_code for partition in reply.topics[0].partitions]
 
     async def committed(self) -> dict[int, int]:
-        """Partition -> offset, of all that there are."""
+        """Return all committed offsets by partition."""
         reply = await self.ask(API.OFFSET_FETCH, 7, topics=None, require_stable=True)
         assert reply.error_code == Code.NONE, reply
         return {p.partition_index: p.committed_offset for t in reply.topics for p in t.partitions}
 
 
 def commit_of(topic: str, *offsets: tuple[int, int]) -> Any:
-    """A topic of an OffsetCommit."""
+    """Return a topic of an OffsetCommit."""
     make = OffsetCommitRequest.OffsetCommitRequestTopic
     return make(
         name=topic,
@@ -272,7 +272,7 @@ def commit_of(topic: str, *offsets: tuple[int, int]) -> Any:
 
 
 def error_of(reply: Any) -> int:
-    """Of the whole reply, or of the first part of it."""
+    """Return the error code of the reply, or of its first partition."""
     if isinstance(reply, OffsetCommitResponse):
         return int(reply.topics[0].partitions[0].error_code)
     return int(reply.error_code)

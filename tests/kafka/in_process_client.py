@@ -1,4 +1,4 @@
-"""Kafka's side of the brokers of a test bed: requests go to the rooms of one broker, as connections hand them over."""
+"""Client of the Kafka handlers of one broker of a test bed, which passes requests as connections do."""
 
 import asyncio
 import io
@@ -20,7 +20,7 @@ NO_PRODUCER = -1
 
 
 class InProcessClient:
-    """The rooms of one broker, and what one connection asks of them."""
+    """The handlers of one broker, and one connection to them."""
 
     def __init__(self, testbed: Testbed, host: Host) -> None:
         self.testbed = testbed
@@ -30,11 +30,11 @@ class InProcessClient:
         self._numbers = itertools.count(1)
         self._line = Line()
         self.reads = asyncio.Event()
-        """While it is clear, the client takes nothing of what it is sent."""
+        """Event: while it is clear, the client reads no reply."""
         self.reads.set()
 
     async def ask(self, api: API, version: int, **fields: Any) -> Any:
-        """The reply to one request. ``fields``: those of the message."""
+        """Return the reply to one request. ``fields``: those of the message."""
         return await self.send(self.request(api, version, **fields))
 
     async def send(self, request: Request) -> Any:
@@ -42,7 +42,7 @@ class InProcessClient:
         return await self.testbed.network.spawn(self.host.owner, self._answer(API(request.api), request))
 
     def request(self, api: API, version: int, **fields: Any) -> Request:
-        """As the wire would make it."""
+        """Return a request as the connection would build it."""
         request = Request(
             api=api,
             version=version,
@@ -60,7 +60,7 @@ class InProcessClient:
         return request
 
     async def begin(self, request: Request) -> Any:
-        """Hand over a request, and return what its handler does: of Produce an awaitable of the reply."""
+        """Pass a request to its handler, and return the handler's result: for Produce an awaitable of the reply."""
         return await self._handlers[request.api](request)
 
     async def _answer(self, api: API, request: Request) -> Any:
@@ -71,7 +71,7 @@ class InProcessClient:
             body = b"".join(reply.buffers)
             try:
                 await self.reads.wait()
-            finally:  # it is over as well when nobody is there any more
+            finally:  # a canceled read also ends the reply
                 if reply.sent is not None:
                     reply.sent()
             return messages.REPLIES[api].decode(io.BytesIO(body), version=request.version)
@@ -82,7 +82,7 @@ class InProcessClient:
     async def produce(
         self, topic: str, partition: int, records: bytes, *, acks: int = -1, timeout_ms: int = 30_000
     ) -> Any:
-        """What is said of the partition."""
+        """Produce a batch, and return the partition of the reply."""
         make = messages.ProduceRequest.TopicProduceData
         data = make(name=topic, partition_data=[make.PartitionProduceData(index=partition, records=records)])
         reply = await self.ask(API.PRODUCE, 9, acks=acks, timeout_ms=timeout_ms, topic_data=[data])
@@ -100,7 +100,7 @@ class InProcessClient:
         min_bytes: int = 1,
         epoch: int = -1,
     ) -> Any:
-        """What is said of the partition."""
+        """Fetch from one partition, and return the partition of the reply."""
         make = messages.FetchRequest.FetchTopic
         part = make.FetchPartition(
             partition=partition,
@@ -128,7 +128,7 @@ class InProcessClient:
         return reply.responses[0].partitions[0]
 
     async def list_offset(self, topic: str, partition: int, timestamp: int, *, version: int = 10) -> Any:
-        """What is said of the partition."""
+        """List one offset, and return the partition of the reply."""
         make = messages.ListOffsetsRequest.ListOffsetsTopic
         part = make.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=timestamp)
         reply = await self.ask(
@@ -142,13 +142,13 @@ class InProcessClient:
 
 
 async def in_process_clients(testbed: Testbed, count: int = 1, **settings: Any) -> list[InProcessClient]:
-    """Brokers with a door each."""
+    """Start brokers that serve Kafka clients, and return a client of each."""
     hosts = await testbed.cluster(count, replace(KAFKA, **settings))
     return [await _opened(InProcessClient(testbed, host)) for host in hosts]
 
 
 async def more_in_process_clients(testbed: Testbed, count: int) -> list[InProcessClient]:
-    """Brokers with a door each, in a cluster that is there."""
+    """Start more such brokers in a running cluster, and return a client of each."""
     return [await _opened(InProcessClient(testbed, await testbed.start(KAFKA))) for _ in range(count)]
 
 
@@ -164,7 +164,7 @@ def batch(
     codec: int = 0,
     producer: tuple[int, int, int] = (NO_PRODUCER, -1, -1),
 ) -> bytes:
-    """A record batch as a client sends it, a millisecond from record to record. ``producer``: id, epoch, sequence."""
+    """Return a client's record batch, a millisecond from record to record. ``producer``: id, epoch, sequence."""
     pid, epoch, sequence = producer
     builder = DefaultRecordBatchBuilder(2, codec, 0, pid, epoch, sequence, 1 << 24)
     for i, value in enumerate(values):
@@ -174,7 +174,7 @@ def batch(
 
 
 def records_of(data: bytes) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Offset, key and value of all records in a reply."""
+    """Return offset, key and value of all records in a reply."""
     found, position = [], 0
     while position < len(data):
         size = 12 + int.from_bytes(data[position + 8 : position + 12], "big")
@@ -186,6 +186,6 @@ def records_of(data: bytes) -> list[tuple[int, bytes | None, bytes | None]]:
 
 
 async def settled() -> None:
-    """Let everything run that is ready."""
+    """Let all ready tasks run."""
     for _ in range(10):
         await asyncio.sleep(0)

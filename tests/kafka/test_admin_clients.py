@@ -1,4 +1,4 @@
-"""Admin clients of others on a real socket: librdkafka's and kafka-python's do what their users do with them."""
+"""Admin clients of librdkafka and kafka-python on a real socket, used as their users do."""
 
 import asyncio
 import random
@@ -46,17 +46,17 @@ CONFIG = BrokerConfig(frame_bytes_max=64 * KIB, segment_buffer_bytes_max=256 * K
 
 
 class Nobody:
-    """The dialer of a broker that is alone."""
+    """A dialer of a broker without peers."""
 
     def dial(self, address: str) -> BrokerApi:
-        raise AssertionError(f"nobody is at {address}")
+        raise AssertionError(f"there is no broker at {address}")
 
     async def close(self) -> None: ...
 
 
 @pytest.fixture
 async def address() -> AsyncIterator[str]:
-    """Where a broker listens for Kafka's clients."""
+    """Provide the address at which a broker listens for Kafka clients."""
     meta, store = MemoryMetaStore(MemoryMetaServer()), MemorySegmentStore(lambda: WALL_US)
     env = Environment(lambda: WALL_US, random.Random(1))
     gateway = Gateway(CONFIG, Address("127.0.0.1", 0))
@@ -81,7 +81,7 @@ async def address() -> AsyncIterator[str]:
 
 
 async def done(call: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
-    """What became of each that librdkafka was asked for: a result, or the error's code."""
+    """Return the outcome of each part of a librdkafka call: a result, or the error's code."""
 
     def results() -> dict[Any, Any]:
         return {key: outcome(future.result) for key, future in call().items()}

@@ -1,4 +1,4 @@
-"""Offsets are of a topic, not of its name: none of a deleted topic is served, at any change of coordinators."""
+"""Offsets belong to a topic, not to its name: no offset of a deleted topic is served while coordinators change."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from tests.kafka.group_testbed import KAFKA, OFFSETS_TOPIC, TOPIC, Cluster, Memb
 
 
 async def an_idle_group(cluster: Cluster) -> Member:
-    """A group without members that has committed offsets."""
+    """Return a group without members that has committed offsets."""
     member = await Member(cluster).joined()
     assert await member.commit((0, 100), (1, 200)) == [Code.NONE, Code.NONE]
     assert await member.committed() == {0: 100, 1: 200}
@@ -27,7 +27,7 @@ async def recreate(host: Host, testbed: Testbed, **settings: int) -> None:
 
 
 async def kept_by(cluster: Cluster, member: Member) -> int:
-    """Number of offsets that the coordinator of a group holds."""
+    """Return the number of offsets that a group's coordinator holds."""
     gateway = await cluster.coordinator(member.group)
     await cluster.testbed.until(lambda: gateway.shard(member.group).is_active)
     return len(await gateway.shard(member.group).look(lambda state: state.offsets(member.group)))
@@ -103,7 +103,7 @@ async def test_what_is_committed_to_the_recreated_topic_stays(testbed: Testbed) 
 
 @story
 async def test_a_name_is_free_once_the_coordinators_know_of_the_deletion(testbed: Testbed) -> None:
-    """One whose view lags would take commits to the recreated topic for some to the deleted one."""
+    """A coordinator whose view lags would take commits to the recreated topic for commits to the deleted one."""
     cluster = await Cluster.of(testbed, 3)
     member = await an_idle_group(cluster)
     coordinator = await cluster.coordinator(member.group)
@@ -128,7 +128,7 @@ async def test_without_etcd_offsets_are_served_unless_their_topic_is_in_doubt(te
     cluster = await Cluster.of(testbed, 2)
     member = await an_idle_group(cluster)
     gateway = await cluster.coordinator(member.group)
-    if not knows:  # as if the view lacked what another coordinator had seen
+    if not knows:  # as if the view lacked what another coordinator has seen
         gateway.coordinators.topic_ids.known = lambda topic: None  # type: ignore[method-assign]
     testbed.etcd.server.stop()
     reply = await gateway.ask(API.OFFSET_FETCH, 7, topics=None, group_id=member.group, require_stable=True)

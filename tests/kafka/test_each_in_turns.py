@@ -1,4 +1,4 @@
-"""Work for each element of a request: in turns, few at a time, with the results in the order of the elements."""
+"""Work on each element of a request: in turns, few at a time, with results in the order of the elements."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from seaweedmq.runtime.turns import TURN_S, Turns, endless_turn
 
 
 class Steps:
-    """A clock that says that each look at it comes a turn later."""
+    """A clock that advances by one turn at each reading."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""No refusal of etcd hides the brokers from Kafka's clients, or ends a producer that could continue later."""
+"""Errors of etcd neither hide the brokers from Kafka clients nor end a producer that could continue later."""
 
 from collections.abc import Callable
 

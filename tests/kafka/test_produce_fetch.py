@@ -1,4 +1,4 @@
-"""Records through Kafka's door of a broker and back: from memory, logs and tables, across moves and deaths."""
+"""Records through the Kafka gateway and back: from memory, logs and tables, across moves and deaths."""
 
 import asyncio
 from collections.abc import Callable
@@ -43,7 +43,7 @@ from tests.support.kafka_batches import GZIP, batch_around, varint
 
 ORDERS = TopicName("kafka", "orders")
 EARLIEST_LOCAL, LATEST_TIERED = -4, -5
-"""Marks of ListOffsets: what is in logs begins there, what is in tables ends there."""
+"""Marks of ListOffsets: the first offset in logs, and the last offset in tables."""
 
 
 async def topic(testbed: Testbed, client: InProcessClient, partitions: int = 1, **settings: Any) -> None:
@@ -52,7 +52,7 @@ async def topic(testbed: Testbed, client: InProcessClient, partitions: int = 1, 
 
 
 async def leader_of(testbed: Testbed, opened: list[InProcessClient], partition: int = 0) -> InProcessClient:
-    """The door of the partition's primary."""
+    """Return the client of the partition's primary."""
 
     def primary() -> str:
         open_segments = testbed.leader().inspect.view.open_of(ORDERS).values()
@@ -63,7 +63,7 @@ async def leader_of(testbed: Testbed, opened: list[InProcessClient], partition: 
 
 
 def replicas_of(client: InProcessClient) -> int:
-    """Of the partition's open segment, as its broker knows it; 0: there is none."""
+    """Return the number of replicas of the open segment in the broker's view; 0 without one."""
     return sum(len(segment.replicas) for segment in client.host.inspect.view.open_of(ORDERS).values())
 
 
@@ -212,7 +212,7 @@ async def test_consumers_that_one_commit_wakes_read_one_after_another(
 
 @story
 async def test_a_partition_that_does_not_exist_does_not_end_the_wait_of_the_others(testbed: Testbed) -> None:
-    """A consumer that keeps a topic which was deleted would ask again thousands of times a second."""
+    """Otherwise a consumer of a deleted topic would send thousands of requests a second."""
     [client] = await in_process_clients(testbed)
     await topic(testbed, client, partitions=2)
     make = messages.FetchRequest.FetchTopic
@@ -266,14 +266,14 @@ async def test_a_fetch_does_not_hold_up_what_the_client_asks_behind_it(testbed: 
     waiting = asyncio.create_task(client.fetch("orders", 0, 0, wait_ms=60_000, min_bytes=10_000))
     nowhere = asyncio.create_task(client.fetch("orders", 0, 1, wait_ms=60_000))
     await asyncio.sleep(5)
-    assert not any(task.done() for task in (waiting, nowhere)), "another Fetch is no reason"
+    assert not any(task.done() for task in (waiting, nowhere)), "another Fetch does not end the wait"
     await client.list_offset("orders", 0, timestamp=-1)
     assert records_of((await waiting).records) == [(0, None, b"little")]
     found = await nowhere
     assert (found.error_code, bytes(found.records)) == (Code.NONE, b"")
     assert testbed.loop.time() - began < 6
     await client.fetch("orders", 0, 1, wait_ms=5_000)
-    assert testbed.loop.time() - began > 9, "what was asked before it is answered before it"
+    assert testbed.loop.time() - began > 9, "an earlier request does not end the wait"
 
 
 @story
@@ -336,7 +336,7 @@ async def test_a_producer_that_asks_elsewhere_is_told_the_leader_and_its_address
     assert said.error_code == Code.NOT_LEADER_OR_FOLLOWER
     assert_names(leader, said, reply)
     assert nowhere.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
-    assert nowhere.current_leader is None, "to know the leader is no remedy"
+    assert nowhere.current_leader is None, "the leader is not named where it does not help"
 
 
 @pytest.mark.parametrize("version", [16, 17])
@@ -374,11 +374,11 @@ async def test_a_consumer_that_asks_elsewhere_is_told_the_leader_and_its_address
     assert said.error_code == Code.NOT_LEADER_OR_FOLLOWER
     assert_names(leader, said, reply)
     assert nowhere.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
-    assert nowhere.current_leader is None, "to know the leader is no remedy"
+    assert nowhere.current_leader is None, "the leader is not named where it does not help"
 
 
 async def leader_and_other(testbed: Testbed) -> tuple[InProcessClient, InProcessClient]:
-    """The doors of the one that leads a topic's only partition, and of one that does not and knows it."""
+    """Return clients of the leader of a topic's only partition, and of another broker that knows it."""
     opened = await in_process_clients(testbed, 2)
     await topic(testbed, opened[0])
     leader = await leader_of(testbed, opened)
@@ -392,7 +392,7 @@ def topic_uuid(client: InProcessClient) -> UUID:
 
 
 def assert_names(leader: InProcessClient, partition: Any, reply: Any) -> None:
-    """KIP-951: who leads the partition, since when, and where that is."""
+    """Check that a reply names the partition's leader with epoch and address (KIP-951)."""
     node = leader.rooms.nodes.of_broker(leader.host.broker.id)
     [segment] = leader.host.inspect.view.open_of(ORDERS).values()
     assert node is not None
@@ -421,10 +421,10 @@ async def test_whoever_waited_for_long_hears_of_the_leader_of_now(testbed: Testb
     hint = partitions.hint(before, 0, StaleMetadata("the segment is sealed"))
     assert hint is not None
     assert hint == LeaderHint(rest[0].rooms.nodes.of_broker(successor.host.broker.id), segment.id)
-    assert partitions.hint(before, 0, Unavailable("nobody leads it")) is None, "nothing to know"
+    assert partitions.hint(before, 0, Unavailable("it has no leader")) is None, "this error gives no hint"
     await here.api.call(DeleteTopic(ORDERS))
     await testbed.until(lambda: ORDERS not in here.inspect.view.topics)
-    assert partitions.hint(before, 0, StaleMetadata("the segment is sealed")) is None, "nobody to name"
+    assert partitions.hint(before, 0, StaleMetadata("the segment is sealed")) is None, "the topic has no leader"
 
 
 @story
@@ -571,7 +571,7 @@ async def test_what_fell_out_of_memory_comes_from_logs_and_tables_alike(testbed:
     await testbed.until(
         lambda: [log.base_offset for log in testbed.files(FileKind.LOG, ORDERS)] == [400], patience_s=1_000
     )
-    assert await marks() == (400, 400), "the next log has a table, too, before the first one goes"
+    assert await marks() == (400, 400), "the next log also has a table before the first log goes"
     assert await all_of_them() == [*sent, b"in the next log"]
 
 
@@ -880,7 +880,7 @@ async def test_a_partition_whose_files_take_too_long_is_logged(
 
 @story
 async def test_what_comes_behind_a_refused_batch_of_a_new_producer_waits_for_it(testbed: Testbed) -> None:
-    """A producer that is not known may begin anywhere; were the second batch taken, the first never could be."""
+    """An unknown producer may begin anywhere; were the second batch accepted, the first never could be."""
     [client] = await in_process_clients(testbed)
     first, second = (batch(b"%d" % n, producer=(1_000, 0, n)) for n in (0, 1))
     assert (await client.produce("orders", 0, first)).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
@@ -892,7 +892,7 @@ async def test_what_comes_behind_a_refused_batch_of_a_new_producer_waits_for_it(
 
 @story
 async def test_what_comes_before_a_refused_batch_does_not_wait_for_it(testbed: Testbed) -> None:
-    """The first one was sent to another broker, that is gone; the second was refused here."""
+    """The first batch was sent to another broker, now dead; this broker rejected the second."""
     [client] = await in_process_clients(testbed)
     first, second = (batch(b"%d" % n, producer=(1_000, 0, n)) for n in (0, 1))
     assert (await client.produce("orders", 0, second)).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
@@ -919,7 +919,7 @@ async def test_a_producer_that_got_further_elsewhere_is_not_held_up_by_what_was_
 
 @story
 async def test_a_gap_behind_a_refused_batch_is_not_called_one(testbed: Testbed) -> None:
-    """librdkafka would begin a new epoch, in which what is stored and was not acknowledged is stored again."""
+    """librdkafka would begin a new epoch, which stores the unacknowledged stored records again."""
     opened = await in_process_clients(testbed, 2)
     await topic(testbed, opened[0], replicas=2)
     leader = await leader_of(testbed, opened)
@@ -936,8 +936,9 @@ async def test_a_gap_behind_a_refused_batch_is_not_called_one(testbed: Testbed) 
 
 @story
 async def test_what_is_rejected_for_itself_holds_up_nothing_behind_it(testbed: Testbed) -> None:
-    """Its client does not send it again: as in Apache Kafka a new producer begins with the next batch, and to a known
-    one the gap is reported."""
+    """Its client does not send it again: as in Apache Kafka, a new producer begins with the next batch, and a known one
+    gets an error for the gap.
+    """
     [client] = await in_process_clients(testbed)
     await topic(testbed, client, configs=(("max.message.bytes", "1000"),))
 
@@ -1039,7 +1040,7 @@ async def test_a_topic_may_take_larger_batches_than_brokers_do(testbed: Testbed)
 @pytest.mark.parametrize("kind", FileKind)
 @story
 async def test_files_are_read_once_by_who_catches_up_in_small_steps(testbed: Testbed, kind: FileKind) -> None:
-    """What a reply had no room for is kept for the next one, so that no file is opened for each."""
+    """Records without room in a reply are cached for the next one, so that no file is opened for each reply."""
     [client] = await in_process_clients(testbed)
     await topic(testbed, client)
     for first in range(0, 400, 20):
@@ -1062,7 +1063,7 @@ async def test_files_are_read_once_by_who_catches_up_in_small_steps(testbed: Tes
 async def test_a_consumer_gets_what_lies_before_lost_records_and_then_an_error_until_it_seeks_behind_them(
     testbed: Testbed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Never OFFSET_OUT_OF_RANGE, after which clients continue elsewhere in silence (``auto.offset.reset``)."""
+    """Never OFFSET_OUT_OF_RANGE, after which clients silently continue elsewhere (``auto.offset.reset``)."""
     [client] = await in_process_clients(testbed, log_roll_bytes=4 * KIB, maintenance_interval_s=1e4)
     await topic(testbed, client)
     for first in range(0, 80, 4):

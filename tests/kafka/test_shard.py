@@ -1,4 +1,4 @@
-"""Coordinators of Kafka's groups on real brokers, in virtual time: where they are, what they keep, how they end."""
+"""Coordinators of Kafka groups on real brokers, in virtual time: their location, contents and end."""
 
 import asyncio
 import errno
@@ -32,19 +32,19 @@ GROUP = "billing"
 
 
 def offsets_of(gateway: Gateway, group: str = GROUP) -> dict[int, int]:
-    """What the coordinator there holds, committed or not."""
+    """Return the offsets that the coordinator holds, committed or not."""
     state = gateway.shard(group)._state  # noqa: SLF001
     return {number: value.offset for (_, number), value in state.offsets(group).items()}
 
 
 async def fetched(gateway: Gateway, group: str = GROUP) -> tuple[int, dict[int, int]]:
-    """What this broker answers to OffsetFetch: the error, partition -> offset."""
+    """Return this broker's reply to OffsetFetch: the error code, and offsets by partition."""
     reply = await gateway.ask(API.OFFSET_FETCH, 7, group_id=group, topics=None, require_stable=False)
     return reply.error_code, {p.partition_index: p.committed_offset for t in reply.topics for p in t.partitions}
 
 
 def primary_of(cluster: Cluster, group: str = GROUP) -> Gateway:
-    """The broker that leads the group's partition, as the first living one knows."""
+    """Return the broker that leads the group's partition, as the first living broker knows it."""
     (gateway,) = (g for g in cluster.gateways if _leads(g, group))
     return gateway
 
@@ -119,7 +119,7 @@ async def test_more_than_a_frame_may_hold_goes_into_several(testbed: Testbed) ->
     assert await member.committed() == dict.fromkeys(range(400), 7)
 
 
-# --- another broker goes on
+# --- another broker takes over
 
 
 @pytest.mark.parametrize("brokers", [2, 3])
@@ -186,7 +186,7 @@ async def test_what_is_in_tables_is_loaded_as_well(testbed: Testbed) -> None:
 
 
 async def loading(testbed: Testbed) -> tuple[Cluster, Member, asyncio.Event]:
-    """A broker that starts again, and does not come further with its coordinators than to read before the event."""
+    """Restart a broker whose coordinators load nothing further until the event is set."""
     cluster = await Cluster.of(testbed, 1)
     member = await Member(cluster).joined()
     await member.commit((0, 5))
@@ -246,7 +246,7 @@ async def test_who_waits_in_a_join_hears_that_the_coordinator_is_elsewhere(testb
     assert {one.assignment, two.assignment} == {one.id.encode(), two.id.encode()}
 
 
-# --- nobody else may answer
+# --- no other broker may answer
 
 
 @story
@@ -327,7 +327,7 @@ async def test_without_etcd_and_replicas_nothing_is_answered_until_it_is_back(te
     assert (await fetched(gateway))[0] in (Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS)
     assert testbed.loop.time() < asked_at + 11.0
     asked_at = testbed.loop.time()
-    assert (await fetched(gateway))[0] == Code.COORDINATOR_LOAD_IN_PROGRESS, "nobody waits once that is known"
+    assert (await fetched(gateway))[0] == Code.COORDINATOR_LOAD_IN_PROGRESS, "no request waits once that is known"
     assert testbed.loop.time() == asked_at
     testbed.etcd.server.start()
     assert await member.committed() == {0: 5}
@@ -471,7 +471,7 @@ async def test_an_event_that_fails_ends_the_coordinator_and_what_was_committed_i
     await member.commit((0, 5))
     gateway = primary_of(cluster)
     shard = gateway.shard(GROUP)
-    bug = gateway.host.api  # anything that no key can be made of
+    bug = gateway.host.api  # a value that fits no key
     with pytest.raises(AttributeError):
         await shard.ask(lambda token: CommitOffsets(token=token, group=bug, offsets=()))
     assert await member.heartbeat() == Code.NONE

@@ -1,4 +1,4 @@
-"""Snapshots of a shard: when they are due, and what of them is appended between what happens meanwhile."""
+"""Snapshots of a shard: when they are due, and how their records mix with others."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ def state(count: int) -> Iterator[ShardRecord]:
 
 
 class Written:
-    """A log, and the snapshots that go into it."""
+    """A log, and the snapshots in it."""
 
     def __init__(self, after_bytes: int, round_bytes: int = 0) -> None:
         self.snapshots = Snapshots(after_bytes, round_bytes)
@@ -26,7 +26,7 @@ class Written:
         self.now = 0.0
 
     def write(self, *records: ShardRecord, states: int = 1_000) -> int:
-        """A round of these; how many records of a snapshot went along."""
+        """Append these records, and return the number of snapshot records that were appended with them."""
         self.snapshots.begin_if_due(len(self.log), lambda: state(states), self.now)
         pairs = [encode_record(record) for record in records]
         self.snapshots.note(pairs)
@@ -98,7 +98,7 @@ def test_what_had_to_be_read_counts_as_written() -> None:
 
 
 def test_many_small_appends_bring_one_sooner_than_their_bytes_do() -> None:
-    """For whoever takes over reads them one by one, and nobody coordinates meanwhile."""
+    """A new coordinator loads them one by one, and meanwhile the groups have none."""
     written = Written(AFTER_BYTES, ROUND_BYTES)
     rounds = 0
     while not written.snapshots.under_way:

@@ -1,4 +1,4 @@
-"""A partition whose files are damaged, as Kafka's clients see it: like one whose log directory is offline."""
+"""A partition with damaged files: Kafka clients see one whose log directory is offline."""
 
 from dataclasses import replace
 

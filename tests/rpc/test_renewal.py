@@ -1,4 +1,4 @@
-"""A broker that is started where another one was is reached at once."""
+"""A broker that starts at the address of an earlier one is reachable at once."""
 
 import pytest
 
@@ -17,7 +17,7 @@ NEVER_MS = 600_000
 
 @pytest.fixture
 def stubborn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """gRPC does not try again by itself."""
+    """Disable gRPC's own reconnects."""
     options = transport.client_options
     fixed = {f"grpc.{which}_reconnect_backoff_ms": NEVER_MS for which in ("initial", "max")}
     monkeypatch.setattr(
@@ -34,7 +34,7 @@ async def refused(broker: BrokerApi) -> None:
 @pytest.mark.usefixtures("stubborn")
 async def test_a_refusal_of_before_is_forgotten(fake: FakeBroker, dialer: GrpcDialer) -> None:
     address = f"127.0.0.1:{free_ports(1)}"
-    dialer.renew(address)  # nothing is known of it, and that is no harm
+    dialer.renew(address)  # an unknown address does no harm
     await refused(dialer.dial(address))
     server = await serve(fake, address, BrokerConfig())
     await refused(dialer.dial(address))

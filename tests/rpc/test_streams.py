@@ -1,4 +1,4 @@
-"""The hand-written wire format says what protobuf says, for every message and every spelling."""
+"""The hand-written wire format matches protobuf, for every message and every spelling."""
 
 import pytest
 from hypothesis import example, given
@@ -180,7 +180,7 @@ def test_odd_spellings_mean_what_protobuf_says(decode, kind, other, field, first
 def test_any_bytes_are_refused_or_read_exactly_as_protobuf_does(decode, kind, other, field, message):
     try:
         expected = kind.FromString(message)
-    except Exception:  # noqa: BLE001  # protobuf's own refusals, whatever their class
+    except Exception:  # noqa: BLE001  # protobuf's own errors, of any class
         with pytest.raises(InvalidArgument, match=kind.DESCRIPTOR.full_name):
             decode(message)
         return

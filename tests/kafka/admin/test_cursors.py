@@ -1,4 +1,4 @@
-"""Cursors that nobody uses any more."""
+"""Closing of idle cursors."""
 
 import asyncio
 from typing import Any, NamedTuple, cast
@@ -10,7 +10,7 @@ from tests.sim.machines.loop import SimLoop
 from tests.support.kafka_batches import Record, batch_of, frame_bytes
 
 ROUNDED_S = 45.826
-"""A time to which 30 s are added, and taken from the sum again, and less is left than 30 s."""
+"""A time at which adding 30 s and subtracting the time again leaves less than 30 s."""
 
 
 class Uid(NamedTuple):
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
 
 class IdleTail:
-    """What a cursor is while it is idle."""
+    """The part of a tail that an idle cursor uses."""
 
     reads_files = True
 
@@ -36,13 +36,13 @@ class IdleTail:
         self.position = position
 
     def keep(self) -> None:
-        """Somebody reads on."""
+        """Called when a reader continues."""
 
     def offer(self) -> None:
-        """Nobody needs its memory."""
+        """Called when no reader needs its memory."""
 
     async def close(self) -> None:
-        """Give it back."""
+        """Return the memory."""
         self.reads_files = False
 
 

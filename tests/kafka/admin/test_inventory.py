@@ -1,4 +1,4 @@
-"""DescribeLogDirs, DescribeProducers, InitProducerId, and what has one answer whatever is asked."""
+"""DescribeLogDirs, DescribeProducers, InitProducerId, and APIs with a constant reply."""
 
 from typing import Any
 
@@ -82,7 +82,7 @@ async def test_a_storage_that_fails_is_said(testbed: Testbed) -> None:
 
 
 async def produce(testbed: Testbed, primary: Host, producer: int, epoch: int, count: int) -> None:
-    """Append a frame to the only segment there is, as the gateway does: on no stream."""
+    """Append a frame to the only segment as the gateway does, without a stream."""
     lookup = Lookup(primary.inspect.view, primary.inspect.segments, SealedProducers(testbed.store))
     (owned,) = primary.inspect.segments.values()
     appender = Appender(owned, lookup, frame_bytes_max=CONFIG.frame_bytes_max)

@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics, CreatePartitions: what is made, and each refusal with its code."""
+"""CreateTopics, DeleteTopics, CreatePartitions: results, and each error with its code."""
 
 import asyncio
 from typing import Any

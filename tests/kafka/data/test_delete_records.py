@@ -1,4 +1,4 @@
-"""DeleteRecords: where partitions begin afterwards, and what can not be deleted."""
+"""DeleteRecords: start offsets of partitions afterwards, and rejected deletions."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ ALL = -1
 
 
 async def client_with_records(testbed: Testbed, **settings: Any) -> ByteClient:
-    """Of three partitions the first two hold ten and five records."""
+    """Return a client of three partitions, of which the first two hold ten and five records."""
     [client] = await clients_with_records(testbed, 1, **settings)
     return client
 
@@ -32,7 +32,7 @@ async def clients_with_records(testbed: Testbed, brokers: int, **settings: Any) 
 
 
 async def delete(client: ByteClient, before: dict[int, int], name: str = "orders", version: int = 2) -> dict[int, Any]:
-    """Partition -> where it begins, or the code."""
+    """Delete records, and return the start offset or error code by partition."""
     topic = DeleteRecordsRequest.DeleteRecordsTopic
     partitions = [topic.DeleteRecordsPartition(partition_index=p, offset=offset) for p, offset in before.items()]
     reply = await client.ask(

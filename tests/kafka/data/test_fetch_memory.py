@@ -1,4 +1,4 @@
-"""What is on its way to consumers is bounded: when it is short replies are smaller, and nobody hears of an error."""
+"""The memory limit of replies to consumers: when memory is short, replies are smaller, and no reply is an error."""
 
 import asyncio
 
@@ -17,11 +17,11 @@ WANTED_BYTES = 600_000
 BATCH_BYTES = 50_000
 BATCHES = 16
 LARGE_BYTES = 600_000
-"""Of a batch of which the memory holds one."""
+"""Size of a batch of which the memory holds one."""
 
 
 async def filled(testbed: Testbed) -> tuple[InProcessClient, list[bytes]]:
-    """A broker with the least memory for replies, and a partition with more than one of them may take."""
+    """Start a broker with the least memory for replies, and fill a partition beyond it."""
     [client] = await in_process_clients(testbed, kafka_fetch_bytes_max=LIMIT_BYTES)
     await testbed.topic(client.host, ORDERS, partitions=1)
     await testbed.until(lambda: client.host.inspect.view.open_of(ORDERS))

@@ -1,4 +1,4 @@
-"""Brokers that give ids to producers, all from one counter, each block claimed in the storage."""
+"""Producer ids from one counter of all brokers, each block claimed in the storage."""
 
 import asyncio
 import random
@@ -34,7 +34,7 @@ class Cluster:
         return None if entry is None else entry.value
 
     def set_back(self, counter: bytes | None) -> None:
-        """Have etcd count as it did at an earlier time."""
+        """Set etcd's counter back to an earlier value."""
         self.server.transact([], [Delete(KAFKA_PRODUCER_IDS) if counter is None else Put(KAFKA_PRODUCER_IDS, counter)])
 
 
@@ -78,8 +78,9 @@ async def test_no_id_is_given_again_however_often_etcd_is_set_back(seed: int) ->
 
 
 async def test_a_claim_that_took_too_long_is_not_believed() -> None:
-    """While a broker's claim is on its way, etcd is set back, and so many others claim theirs that one of the same
-    number would be gone by now."""
+    """During a broker's claim etcd is set back, and others claim so many blocks that one of the same number would be
+    gone by now.
+    """
     cluster = Cluster()
     slow = asyncio.Event()
     first = claim = f"kafka/producer-ids/{KAFKA_PRODUCERS.start:015d}"

@@ -1,4 +1,4 @@
-"""Batches made of native frames are kept for the next reader, within a bound, and made once for who wants them now."""
+"""Encoded batches of native frames: cached for the next reader within a limit, and made once for concurrent readers."""
 
 import asyncio
 import threading
@@ -20,14 +20,14 @@ UID = 7
 
 
 def frame(offset: int, size: int = 1_000) -> Frame:
-    """Two records from an offset on, some ``2 * size`` bytes."""
+    """Return a frame of two records from an offset, some ``2 * size`` bytes."""
     data = frame_bytes(2, first=offset, size=size)
     header = stamp(data[:HEADER_BYTES], offset)
     return Frame(decode_header(header), header, memoryview(data)[HEADER_BYTES:])
 
 
 class Making:
-    """Encodes as ``reencode`` does, and counts; while ``go_on`` is clear, nothing is done."""
+    """An encoder like ``reencode`` that records its calls, and waits while ``go_on`` is clear."""
 
     def __init__(self) -> None:
         self.offsets: list[int] = []
@@ -50,7 +50,7 @@ def making(monkeypatch: pytest.MonkeyPatch) -> Making:
 
 async def begun(making: Making, count: int = 1) -> None:
     async with asyncio.timeout(20):
-        while len(making.offsets) < count:  # noqa: ASYNC110 - a thread tells nobody
+        while len(making.offsets) < count:  # noqa: ASYNC110 - a thread sets no event
             await asyncio.sleep(0.001)
 
 

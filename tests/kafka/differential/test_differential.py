@@ -1,5 +1,7 @@
-"""What SeaweedMQ answers to the script, beside what Apache Kafka answered (``python -m tests.kafka.differential
-record``)."""
+"""SeaweedMQ's answers to the script, compared with those of Apache Kafka.
+
+``python -m tests.kafka.differential record`` records the latter.
+"""
 
 import asyncio
 import json
@@ -26,7 +28,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
-    """Port and node id of one broker."""
+    """Provide port and node id of one broker."""
     folder, port = tmp_path_factory.mktemp("differential"), free_ports(1)
     command = [sys.executable, "-m", "seaweedmq.cli.main", "up", "--brokers", "1", "--data", str(folder / "data")]
     command += ["--port", "0", "--kafka-port", str(port)]

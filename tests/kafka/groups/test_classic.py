@@ -1,4 +1,4 @@
-"""Requests about groups, in every version that is answered, on real brokers in virtual time."""
+"""Group requests in every supported version, on real brokers in virtual time."""
 
 import asyncio
 from dataclasses import replace
@@ -35,7 +35,7 @@ def versions(api: API) -> range:
 
 
 async def one(testbed: Testbed, **settings: Any) -> tuple[Cluster, Gateway]:
-    """A broker that coordinates all groups, and is ready to."""
+    """Start a broker that coordinates all groups, and wait until it is ready."""
     cluster = await Cluster.of(testbed, 1, **settings)
     await cluster.coordinator(GROUP)
     (gateway,) = cluster.gateways
@@ -151,7 +151,7 @@ async def test_how_many_partitions_keep_the_groups_is_settled_with_the_first_one
 
 
 async def led_by_a_follower_of_the_cluster(testbed: Testbed, cluster: Cluster) -> tuple[str, Gateway]:
-    """A group, and its coordinator, which is not the cluster's leader."""
+    """Return a group whose coordinator is not the cluster's leader, and that coordinator."""
     for number in range(20):
         found = await cluster.coordinator(f"group {number}")
         if found.host is not testbed.leader():
@@ -205,7 +205,7 @@ async def test_another_broker_than_the_coordinator_says_so_and_no_more(testbed: 
 async def test_offsets_are_not_settled_where_the_coordinator_is_not(
     testbed: Testbed, stable: bool, version: int
 ) -> None:
-    """librdkafka asks again then, in versions 7 and 9. Sarama, in 8 and 7, has to see the error of its group."""
+    """librdkafka then retries, in versions 7 and 9. Sarama, in 8 and 7, needs the error of its group."""
     cluster = await Cluster.of(testbed, 2)
     coordinator = await cluster.coordinator(GROUP)
     other = next(g for g in cluster.gateways if g is not coordinator)
@@ -442,7 +442,7 @@ async def test_what_is_said_beside_an_offset_has_a_bound(testbed: Testbed) -> No
 
 
 class WideDirectory(TopicDirectory):
-    """Knows a topic of more partitions than a test bed has brokers for."""
+    """A directory with a topic of more partitions than a test bed has brokers for."""
 
     def find(self, name_or_id: str | bytes) -> Any:
         return SimpleNamespace(count=MANY) if name_or_id == "wide" else super().find(name_or_id)
@@ -473,7 +473,7 @@ async def test_ten_thousand_partitions_are_committed_at_once_over_many_frames_wi
     committing = [asyncio.create_task(commit(offset)) for offset in (5, 7)]
     await asyncio.sleep(1)
     assert began < opened.log.end < began + MANY, "so much of the first as there is memory for"
-    assert not any(task.done() for task in committing), "none of it is told before all of it is kept"
+    assert not any(task.done() for task in committing), "no commit is acknowledged before all of it is stored"
     assert await member.heartbeat() == Code.NONE
     testbed.faults.held.clear()
     held.set()

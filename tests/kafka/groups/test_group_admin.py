@@ -1,4 +1,4 @@
-"""Groups of Kafka's consumers as the native side sees them: through any broker, on real ones in virtual time."""
+"""Native administration of Kafka consumer groups, through any broker, on real brokers in virtual time."""
 
 import struct
 from typing import Any
@@ -24,7 +24,7 @@ TOPIC_TEXT = str(TOPIC)
 
 
 def assignment(*topics: tuple[str, list[int]]) -> bytes:
-    """A share, as Kafka's clients write it."""
+    """Return an assignment, as Kafka clients encode it."""
     data = struct.pack(">hi", 1, len(topics))
     for topic, partitions in topics:
         name = topic.encode()
@@ -33,7 +33,7 @@ def assignment(*topics: tuple[str, list[int]]) -> bytes:
 
 
 async def stored(cluster: Cluster, *records: int) -> None:
-    """So many records in each partition of the topic, a second apart."""
+    """Store this many records in each partition of the topic, a second apart."""
     for partition, count in enumerate(records):
         primary = await cluster.testbed.primary(cluster.gateways[0].host, TOPIC, partition)
         publisher = await primary.publisher(name=TOPIC, segment=partition, producer=partition + 1)
@@ -43,7 +43,7 @@ async def stored(cluster: Cluster, *records: int) -> None:
 
 
 async def joined(cluster: Cluster) -> Member:
-    """The only member, with partitions 0 and 2."""
+    """Return the only member, with partitions 0 and 2."""
     member = Member(cluster, GROUP)
     await member.join()
     reply = await member.ask(
@@ -64,7 +64,7 @@ async def joined(cluster: Cluster) -> Member:
 
 
 async def ask(cluster: Cluster, call: Any) -> Any:
-    """The answer, which is the same through every broker."""
+    """Return the reply, after checking that every broker gives the same one."""
     answers = [await gateway.host.api.call(call) for gateway in cluster.living()]
     assert answers == answers[:1] * len(answers)
     return answers[0]
@@ -144,7 +144,7 @@ async def test_what_is_not_there_is_named(testbed: Testbed) -> None:
         for call in calls:
             with pytest.raises(NotFound, match="there is no Kafka group 'none'"):
                 await testbed.hosts[0].api.call(call)
-        await Member(cluster, GROUP).commit((0, 1))  # from now on there is the internal topic
+        await Member(cluster, GROUP).commit((0, 1))  # creates the internal topic
     for name in (TopicName("kafka", "nothing"), TopicName("other", "orders")):
         with pytest.raises(NotFound, match=f"there is no topic {name} for Kafka consumers"):
             await testbed.hosts[0].api.call(ResetKafkaGroup(GROUP, name, LATEST))

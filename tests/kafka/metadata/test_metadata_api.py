@@ -1,4 +1,4 @@
-"""Metadata, DescribeCluster, DescribeTopicPartitions: what clients ask first, in every version."""
+"""Metadata, DescribeCluster and DescribeTopicPartitions, in every version."""
 
 import asyncio
 from dataclasses import replace
@@ -198,7 +198,7 @@ async def test_nothing_is_created_where_it_is_not_wanted(testbed: Testbed) -> No
 async def test_a_topic_whose_folder_is_another_ones_is_not_created(
     testbed: Testbed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Clients give up at this code; the reason is in the log, once, and in the reply to CreateTopics."""
+    """Clients give up at this code; the reason is logged once, and is in the reply to CreateTopics."""
     first, second = await byte_clients(testbed, 2)
     topic = replace((await testbed.topic(first.host, ORDERS, partitions=1)).topic, uid=7)
     await first.host.api.call(DeleteTopic(ORDERS))
@@ -283,7 +283,7 @@ def asked(*names: str) -> list[Any]:
 
 
 async def page(client: ByteClient, names: list[Any], limit: int, cursor: tuple[str, int] | None = None) -> Any:
-    """Topics with their partitions, and where to go on."""
+    """Return topics with their partitions, and the cursor of the next page."""
     at = cursor and DescribeTopicPartitionsRequest.Cursor(topic_name=cursor[0], partition_index=cursor[1])
     reply: DescribeTopicPartitionsResponse = await client.ask(
         API.DESCRIBE_TOPIC_PARTITIONS, topics=names, response_partition_limit=limit, cursor=at
@@ -344,14 +344,14 @@ async def test_a_leader_that_died_a_moment_ago_is_not_named_and_the_next_one_is(
             is_lost = partition.partition_index in lost
             assert partition.error_code == (Code.LEADER_NOT_AVAILABLE if is_lost else Code.NONE)
             assert (partition.leader_id == -1) is is_lost
-    assert testbed.loop.time() - killed_at < 0.1, "before anybody could have taken over"
+    assert testbed.loop.time() - killed_at < 0.1, "before another broker could take over"
 
     async def lead_again() -> bool:
         (topic,) = (await ask(left[0], named("orders"))).topics
         return all(p.leader_id not in (-1, node) and p.error_code == Code.NONE for p in topic.partitions)
 
     async with asyncio.timeout(5.0):
-        while not await lead_again():  # noqa: ASYNC110 - a client asks again
+        while not await lead_again():  # noqa: ASYNC110 - a client retries
             await asyncio.sleep(0.1)
 
 

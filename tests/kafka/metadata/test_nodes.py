@@ -1,4 +1,4 @@
-"""Numbers of Kafka's nodes: given once, kept over restarts, the same for all brokers."""
+"""Node numbers: assigned once, kept over restarts, the same on all brokers."""
 
 import asyncio
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from tests.kafka.byte_client import ByteClient, byte_client, byte_clients
 
 
 async def more_clients(testbed: Testbed, count: int) -> list[ByteClient]:
-    """More brokers of a cluster that runs."""
+    """Add brokers to a running cluster."""
     return [await byte_client(await testbed.start()) for _ in range(count)]
 
 
@@ -109,7 +109,7 @@ async def test_a_broker_that_comes_back_has_its_number_again(testbed: Testbed) -
 
 @story
 async def test_a_broker_shows_itself_even_when_no_broker_is_registered(testbed: Testbed) -> None:
-    """A client of librdkafka that is told of nobody has nobody left to ask, and stands still for minutes."""
+    """librdkafka hangs for minutes once a reply lists no brokers, since it has no broker left to query."""
     (one,) = await byte_clients(testbed, 1)
     local = one.host.broker.local
     nodes = Nodes(local.view, local.meta, local.store, local.env, own_address="broker-0:9092")

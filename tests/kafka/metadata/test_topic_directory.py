@@ -134,7 +134,7 @@ async def test_the_epoch_rises_when_a_partition_moves(testbed: Testbed) -> None:
 async def test_a_partition_without_its_broker_has_no_leader_and_an_offline_replica(testbed: Testbed) -> None:
     one, other = await byte_clients(testbed, 2)
     await one.nodes.ready()
-    victim = one if testbed.leader() is one.host else other  # nobody repairs before another one leads
+    victim = one if testbed.leader() is one.host else other  # no broker repairs before another one leads
     survivor = other if victim is one else one
     await survivor.nodes.ready()
     await testbed.topic(survivor.host, ORDERS, partitions=1)
@@ -154,7 +154,7 @@ async def test_a_partition_without_its_broker_has_no_leader_and_an_offline_repli
 
 @story
 async def test_missing_replicas_are_named_and_not_in_sync_until_a_broker_returns(testbed: Testbed) -> None:
-    """The number of the broker that left stands for a missing replica."""
+    """The number of the broker that left is used for a missing replica."""
     opened = await byte_clients(testbed, 3)
     await testbed.topic(opened[0].host, ORDERS, partitions=4, replicas=3)
     for each in opened:
@@ -177,7 +177,7 @@ async def test_missing_replicas_are_named_and_not_in_sync_until_a_broker_returns
 
 @story
 async def test_the_broker_that_left_last_stands_for_a_missing_replica(testbed: Testbed) -> None:
-    """Else any that is known; one that lives, if all do; and a number that no broker has, if none is known."""
+    """Otherwise it is any known number: of a living broker if all live, and one without a broker if none is known."""
     opened = await byte_clients(testbed, 4)
     here = next(each for each in opened if each.host is testbed.leader())
     nodes = here.nodes

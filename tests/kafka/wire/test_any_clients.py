@@ -1,7 +1,7 @@
-"""Every kind of client in random numbers at one listener of little memory: good ones are answered, and nothing remains.
+"""Random numbers of every kind of client at one listener of little memory: good ones get replies, and nothing remains.
 
 Some stop in the middle of a request, some do not read, some wait for long, some send without a pause. While they are
-there, what is held stays within the bound; once they have left, no byte, task, connection or descriptor is left.
+there, memory stays within the limit; once they have left, no byte, task, connection or descriptor is left.
 """
 
 import asyncio

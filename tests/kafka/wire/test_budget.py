@@ -1,4 +1,4 @@
-"""The account of requests and replies: who is let in, who waits, who is closed. No socket and no clock."""
+"""The account of requests and replies: admission, waiting and closing, without socket and clock."""
 
 import random
 
@@ -24,7 +24,7 @@ class Owner:
         self.grants = 0
         self.hurries = 0
         self.polls = True
-        """Whether a request of it waits for events."""
+        """Whether one of its requests waits for events."""
         self.moved: int | None = None
         self.reasons: list[str] = []
         self.share = memory.open(self)
@@ -249,7 +249,7 @@ def check(memory: RequestMemory, walkers: list["Walker"], largest: int) -> None:
 
 
 class Walker:
-    """A connection that sends requests of any size in steps, and has some of them answered."""
+    """A connection that sends requests of any size in steps, and gets replies to some of them."""
 
     def __init__(self, memory: RequestMemory, rng: random.Random) -> None:
         self.owner = Owner(memory)

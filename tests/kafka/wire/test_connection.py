@@ -1,4 +1,4 @@
-"""Connections as clients see them: what is said is answered, in order, within limits; what is garbage ends."""
+"""Connections as clients see them: replies in order, within limits; malformed requests end the connection."""
 
 import asyncio
 import contextlib
@@ -209,7 +209,7 @@ async def test_appends_are_in_order_and_wait_for_no_commit() -> None:
     async def produce_one(request: Request) -> Awaitable[Reply]:
         records = bytes(request.body.topic_data[0].partition_data[0].records)
         if records == b"0":
-            await asyncio.sleep(0.05)  # were appends not in order, the others would be first
+            await asyncio.sleep(0.05)  # without an order of appends, the others would be first
         appended.append(records)
         offset = len(appended)
         if offset == 5:
@@ -324,7 +324,7 @@ async def test_requests_come_in_any_pieces() -> None:
 
 
 async def stored(request: Request) -> Awaitable[Reply]:
-    """Says how long the records are, having looked at them."""
+    """Reply with the length of the records, after reading them."""
     records = request.body.topic_data[0].partition_data[0].records
     assert isinstance(records, memoryview)
     size = len(records)
@@ -416,7 +416,7 @@ async def test_a_connection_that_waits_for_bytes_and_hangs_up_is_forgotten() -> 
             await until(lambda: bool(server.in_flight.taken_bytes))
             second.ask(1, API.PRODUCE, 9, produce(records=b"x" * 9_000))
             await until(lambda: bool(server.in_flight.waiting))
-        # It does not read, so it does not see that the other side is gone until it goes on.
+        # The waiting connection does not read, so it notices the client's end only once it continues.
         gate.set()
         assert (await first.hear(API.PRODUCE, 9))[0] == 1
         await until(lambda: server.connections <= 1)
@@ -546,7 +546,7 @@ async def test_a_client_that_ended_its_half_is_closed_within_seconds() -> None:
 
 
 async def test_bytes_behind_a_message_are_ignored() -> None:
-    """kafka-go sends DescribeAcls with one, librdkafka Metadata with three."""
+    """kafka-go sends DescribeAcls with one such byte, librdkafka Metadata with three."""
     async with listening({API.METADATA: nothing_known}) as (_, port), script(port) as client:
         client.say(struct.pack(">ihhihi", 18, API.METADATA, 1, 1, -1, 0) + b"more")
         assert (await client.hear(API.METADATA, 1))[0] == 1

@@ -1,4 +1,4 @@
-"""A client that is slow, deaf or greedy costs itself: the others are answered, and memory stays within its bound."""
+"""Slow, deaf and greedy clients harm only themselves: others get replies, and memory stays within its limit."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ async def stored(request: Request) -> Awaitable[Reply]:
 
 
 def half(size: int) -> bytes:
-    """The beginning of a request that says to be as large."""
+    """Return the beginning of a request that claims this size."""
     return struct.pack(">ihhi", size, API.PRODUCE, 9, 1)
 
 
@@ -235,13 +235,13 @@ async def test_what_is_received_behind_a_request_that_waits_is_little() -> None:
 
 
 def many_topics(count: int) -> Any:
-    """A request that takes many turns to decode."""
+    """Return a request that takes many turns to decode."""
     make = MetadataRequest.MetadataRequestTopic
     return MetadataRequest(version=9, topics=[make(version=9, name=f"t{number}") for number in range(count)])
 
 
 class Held(Turns):
-    """Turns that are over at every look, and continue nothing until they are released."""
+    """Turns that are over at every check, and continue nothing until they are released."""
 
     def __init__(self) -> None:
         super().__init__(map((TURN_S).__mul__, itertools.count()).__next__)
@@ -280,7 +280,7 @@ async def test_nothing_stays_of_a_client_that_leaves_while_its_long_request_is_p
             assert server.in_flight.taken_bytes > 0
             assert server.requests == (stage != "decoding")
             await is_answered(other)
-        if stage != "decoding":  # while a request is decoded nothing is read, so that its client's end shows afterwards
+        if stage != "decoding":  # the listener reads nothing while it decodes
             await until(lambda: server.connections == 1)
         turns.release()
         await until(lambda: server.connections == 1)

@@ -1,4 +1,4 @@
-"""Requests that went bad: whatever the bytes are, the listener lives, others are served, and memory stays flat."""
+"""Malformed requests: for any bytes, the listener stays alive, serves others, and uses little memory."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ from tests.kafka.wire import oracle
 from tests.kafka.wire.script import listening, script, until
 
 PEAK_BYTES_MAX = 8 << 20
-"""Of reading one small request, whatever it claims."""
+"""Limit of the memory to decode one small request, for any claim in it."""
 EXTREMES = (
     b"\0",
     b"\xff",
@@ -33,7 +33,7 @@ EXTREMES = (
 
 
 def corpus() -> list[bytes]:
-    """Good requests of every API and version, without their lengths."""
+    """Return good requests of every API and version, without their lengths."""
     rng = random.Random(7)
     found = []
     for api, version in oracle.all_versions():
@@ -87,7 +87,7 @@ def test_any_bytes_are_a_request_or_refused(data: bytes) -> None:
 def test_what_a_request_claims_costs_nothing() -> None:
     rng = random.Random(11)
     for data in CORPUS:
-        read(data)  # what is made once for a version is made
+        read(data)  # creates what is cached once for each version
     tracemalloc.start()
     try:
         for _ in range(2_000):
@@ -148,4 +148,4 @@ async def test_a_listener_lives_through_mutated_requests(caplog: pytest.LogCaptu
                 assert (await other.hear(API.HEARTBEAT, 4))[0] == i
         await until(lambda: server.connections == 1)
         await until(lambda: server.in_flight.taken_bytes == 0)
-    assert not caplog.records, "something failed that nobody foresaw"
+    assert not caplog.records, "an unexpected error was logged"

@@ -1,4 +1,4 @@
-"""Clients that take their replies slowly or never, in virtual time."""
+"""Clients that read their replies slowly or never, in virtual time."""
 
 import asyncio
 import functools
@@ -39,7 +39,7 @@ async def described(request: Request) -> Reply:
 
 
 def asks(server: KafkaServer, number: int = 1) -> MemorySocket:
-    """Return the socket of a client that asked for a large reply."""
+    """Return the socket of a client that requested a large reply."""
     socket = MemorySocket(server, number)
     socket.ask(API.METADATA, 9, MetadataRequest(version=9, topics=None))
     return socket

@@ -1,4 +1,4 @@
-"""Requests and replies of many elements are read and written in steps, to the same values and bytes as at once."""
+"""Large requests and replies are decoded and encoded in steps, with the same values and bytes as at once."""
 
 import asyncio
 import struct

@@ -1,4 +1,4 @@
-"""Every API in every version can say that it failed, in a reply that clients understand."""
+"""Error replies that clients understand, for every API in every version."""
 
 import random
 from collections.abc import Iterator
@@ -87,7 +87,7 @@ def codes_in(entity: Any) -> Iterator[int]:
 
 
 def elements_of(entity: Any) -> bool:
-    """Whether the request asks about anything at all, so that there is something to fail."""
+    """Return whether the request has any element that can fail."""
     for name in entity.__dataclass_fields__:
         value = getattr(entity, name)
         if isinstance(value, tuple) and value:

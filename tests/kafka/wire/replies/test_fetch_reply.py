@@ -1,4 +1,4 @@
-"""A layout that is written by hand: byte for byte what two other implementations write."""
+"""The hand-written Fetch reply: byte for byte what two other implementations write."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""Large requests are freed in turns once they are answered."""
+"""Large requests are freed in turns after their reply."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ FETCHED = REQUESTS[API.FETCH]
 
 
 class CountedTurn(Turn):
-    """A turn that counts how often work looks whether it is over."""
+    """A turn that counts checks."""
 
     def __init__(self) -> None:
         super().__init__(Turns(lambda: 0.0), lambda: 0.0)

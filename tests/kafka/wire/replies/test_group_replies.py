@@ -1,4 +1,4 @@
-"""What members of groups are told all the time: byte for byte what two other implementations write."""
+"""Frequent replies to group members: byte for byte what two other implementations write."""
 
 import pytest
 from hypothesis import given
