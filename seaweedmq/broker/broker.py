@@ -250,7 +250,7 @@ class Broker:
         self._supervisor.spawn(self._view.run(), "view")
         self._supervisor.spawn(self._sync_rounds.run(), "fsync")
         first = await self._membership.join_when_possible()
-        self._membership.stay(self._supervisor.spawn, first, self._view.ready())
+        self._membership.run_incarnations(self._supervisor.spawn, first, self._view.ready())
         await self._view.ready()
         self._supervisor.spawn(self._owned.run(), "segments")
         self.readiness.allow(START)
