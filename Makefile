@@ -65,12 +65,13 @@ test-deep: java setup  ## property tests of files, readers and crowds of clients
 test-clients: setup  ## Kafka clients that pip does not bring, where Maven, npm or Go are there (some 200 MB the first time)
 	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(CLIENTS)
 
-check: setup  ## format, lint, types, import layers, stubs; no tests
+check: setup  ## format, lint, types, import layers, stubs, language; no tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy seaweedmq benchmarks
 	$(BIN)/lint-imports
 	$(BIN)/python -m seaweedmq.rpc.generate --check
+	$(BIN)/python -m tests.language
 
 format: setup  ## rewrite the sources as `make check` wants them
 	$(BIN)/ruff format .

@@ -20,7 +20,7 @@ R = TypeVar("R")
 
 
 @dataclass(slots=True)
-class _Fate:
+class _ConnectionState:
     """State of a connection, which several peers may share."""
 
     is_closed: bool = False
@@ -34,7 +34,7 @@ class Peer:
     def __init__(self, address: str, metadata: tuple[tuple[str, str], ...]) -> None:
         self.address = address
         self._metadata = metadata
-        self._lifecycle = _Fate()
+        self._lifecycle = _ConnectionState()
 
     def with_metadata(self, key: str, value: str) -> "Peer":
         """Return a peer on the same connection that sends one more metadata pair with each call."""

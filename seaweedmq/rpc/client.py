@@ -161,7 +161,7 @@ class _GrpcBroker:
         return _GrpcBroker(self._channel, self._peer.with_metadata(FORWARDED_KEY, "1"), self._timeout_s)
 
     def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
-        return self._publish.converse(requests, data.encode_publish_request, data.decode_publish_reply)
+        return self._publish.open_stream(requests, data.encode_publish_request, data.decode_publish_reply)
 
     def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
         return self._peer.stream(
@@ -169,7 +169,7 @@ class _GrpcBroker:
         )
 
     def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
-        return self._replicate.converse(requests, cluster.encode_replicate_request, cluster.decode_replicate_reply)
+        return self._replicate.open_stream(requests, cluster.encode_replicate_request, cluster.decode_replicate_reply)
 
     def join_group(self, requests: AsyncIterator[GroupRequest]) -> AsyncIterator[GroupReply]:
         return self._peer.stream(

@@ -215,7 +215,7 @@ class _Handlers:
         for method in METHODS.values():
             services[method.service][method.name] = grpc.unary_unary_rpc_method_handler(self._unary(method))
         services[DATA_SERVICE]["Publish"] = self._channels(
-            "Publish", api.publish, data.decode_publish_request, data.encode_publish_reply, self._admitted
+            "Publish", api.publish, data.decode_publish_request, data.encode_publish_reply, self._admit_stream
         )
         services[DATA_SERVICE]["Subscribe"] = grpc.stream_stream_rpc_method_handler(
             self._stream("Subscribe", api.subscribe),
@@ -228,7 +228,11 @@ class _Handlers:
             response_serializer=groups.encode_group_reply,
         )
         services[CLUSTER_SERVICE]["Replicate"] = self._channels(
-            "Replicate", api.replicate, cluster.decode_replicate_request, cluster.encode_replicate_reply, self._counted
+            "Replicate",
+            api.replicate,
+            cluster.decode_replicate_request,
+            cluster.encode_replicate_reply,
+            self._count_stream,
         )
         travelling = [METHODS[call] for call in TOGETHER]
         for service in {method.service for method in travelling}:
@@ -244,7 +248,7 @@ class _Handlers:
 
     def _unary(self, method: Unary[Any, Any]) -> Callable[..., Awaitable[bytes]]:
         async def handle(request: bytes, context: Context) -> bytes:
-            async with self._translated(method.name, context):
+            async with self._errors_as_status(method.name, context):
                 api = self._api.forwarded if _is_forwarded(context) else self._api
                 return method.encode_reply(await api.call(method.decode_request(request)))
             raise AssertionError("unreachable: a translated block returns or aborts")
@@ -253,7 +257,7 @@ class _Handlers:
 
     def _together(self, methods: Mapping[str, Unary[Any, Any]]) -> Callable[..., Awaitable[bytes]]:
         async def handle(request: bytes, context: Context) -> bytes:
-            async with self._translated(AT_ONCE, context):
+            async with self._errors_as_status(AT_ONCE, context):
                 api = self._api.forwarded if _is_forwarded(context) else self._api
                 return await call_batcher.answer(request, methods.get, api.call)
             raise AssertionError("unreachable: a translated block returns or aborts")
@@ -267,10 +271,10 @@ class _Handlers:
         forwarded: Callable[[AsyncIterator[Q]], AsyncIterator[R]] | None = None,
     ) -> Callable[..., Awaitable[None]]:
         async def handle(requests: AsyncIterator[Q], context: Context) -> None:
-            answer, admission = call, self._admitted
+            answer, admission = call, self._admit_stream
             if forwarded is not None and _is_forwarded(context):
-                answer, admission = forwarded, self._counted
-            async with self._translated(name, context), admission(), closing(answer(requests)) as replies:
+                answer, admission = forwarded, self._count_stream
+            async with self._errors_as_status(name, context), admission(), closing(answer(requests)) as replies:
                 async for reply in replies:
                     await context.write(reply)
                     del reply  # a paused stream holds no reply
@@ -292,9 +296,9 @@ class _Handlers:
                 decode=decode,
                 encode=encode,
                 admitted=admitted,
-                told=lambda error: self._told(name, context, error),
+                told=lambda error: self._reported_error(name, context, error),
             )
-            async with self._translated(name, context):
+            async with self._errors_as_status(name, context):
                 with self._memory.ahead() if self._memory else nullcontext(0) as ahead_bytes:
                     server = ChannelServer(answering, ahead_bytes=ahead_bytes)
                     self._channel_servers.add(server)
@@ -311,12 +315,12 @@ class _Handlers:
             server.wind_down()
 
     async def _report_load(self, requests: AsyncIterator[Any], context: Context) -> bytes:
-        async with self._translated("ReportLoad", context), self._counted():
+        async with self._errors_as_status("ReportLoad", context), self._count_stream():
             await self._api.report_load(requests)
         return cluster_pb2.ReportLoadReply().SerializeToString()
 
     @asynccontextmanager
-    async def _counted(self) -> AsyncIterator[None]:
+    async def _count_stream(self) -> AsyncIterator[None]:
         if self._streams >= self._streams_max:
             error = ResourceExhausted(
                 f"this broker serves {self._streams} streams, its limit: close some, use more brokers, "
@@ -331,12 +335,12 @@ class _Handlers:
             self._streams -= 1
 
     @asynccontextmanager
-    async def _admitted(self) -> AsyncIterator[None]:
+    async def _admit_stream(self) -> AsyncIterator[None]:
         """Count a stream and reserve its memory.
 
         Streams between brokers reserve none: waiting streams may depend on them.
         """
-        async with self._counted(), AsyncExitStack() as held:
+        async with self._count_stream(), AsyncExitStack() as held:
             if self._memory:
                 try:
                     await held.enter_async_context(self._memory.lent())
@@ -346,7 +350,7 @@ class _Handlers:
             yield
 
     @asynccontextmanager
-    async def _translated(self, method: str, context: Context) -> AsyncIterator[None]:
+    async def _errors_as_status(self, method: str, context: Context) -> AsyncIterator[None]:
         """End the call with the status of the block's error; ignore errors of a call that is over."""
         try:
             self._check_protocol(method, context)
@@ -357,9 +361,9 @@ class _Handlers:
             if _is_over(error):
                 _log.debug("%s from %s ended: %s", method, context.peer(), error)
                 raise asyncio.CancelledError from error
-            await context.abort(*status.to_status(self._told(method, context, error)))
+            await context.abort(*status.to_status(self._reported_error(method, context, error)))
 
-    def _told(self, method: str, context: Context, error: Exception) -> SeaweedMQError:
+    def _reported_error(self, method: str, context: Context, error: Exception) -> SeaweedMQError:
         """Return the error to report to the client; log an internal one under a failure number."""
         if isinstance(error, SeaweedMQError):
             return error

@@ -72,7 +72,7 @@ class Scan:
                 ) from e
         else:
             return
-        for part in self._plan_again(replace(piece, start_offset=position)):
+        for part in self._replan(replace(piece, start_offset=position)):
             position = part.end_offset or position
             yield from self._piece(part, assembler, replans - 1)
         yield from self._rest(piece, position, assembler)
@@ -130,7 +130,7 @@ class Scan:
                 raise loss
             log.warning("%s; skipped, since failOnDataLoss is false", loss)
 
-    def _plan_again(self, piece: SnapshotPiece) -> tuple[SnapshotPiece, ...]:
+    def _replan(self, piece: SnapshotPiece) -> tuple[SnapshotPiece, ...]:
         if self.root is None:
             raise AssertionError(f"{piece.files[0].path} was listed without a storage")
         snapshot = read_snapshot(self.root, self.topic.name)

@@ -28,7 +28,7 @@ from seaweedmq.spark.partitions import Partition, Sharing, plan_partitions
 from seaweedmq.spark.scan import Scan
 from seaweedmq.spark.streams.stream_options import parse_stream_options
 from seaweedmq.spark.times import with_times
-from seaweedmq.storage.plan.named_offsets import refuse_beyond
+from seaweedmq.storage.plan.named_offsets import reject_beyond_end
 from seaweedmq.storage.plan.scan_ranges import BrokerOffsets
 from seaweedmq.storage.plan.window import ReadWindow
 from seaweedmq.storage.snapshot import TopicSnapshot, read_snapshot, read_topic
@@ -244,7 +244,7 @@ def window_of(found: TopicSource, options: SparkOptions, window: ReadWindow) -> 
         Unavailable: If no broker answers.
     """
     if options.fail_on_data_loss:
-        refuse_beyond(window, found.root, found.snapshot, found.known)
+        reject_beyond_end(window, found.root, found.snapshot, found.known)
     return with_times(
         window,
         options.starting_times,

@@ -108,7 +108,7 @@ def export_iceberg(
         table = _table(opened, identifier, topic, columns, state)
         if table is None:
             return Exported(table=".".join(identifier), snapshot=None, added=0, removed=0, files=0, left_out=left_out)
-        added, removed = _bring_in_line(
+        added, removed = _update_table(
             table, columns, [own.field(name) for name in left_out], _wanted(root, topic, state)
         )
     except (CommitFailedException, TableAlreadyExistsError) as e:
@@ -196,7 +196,7 @@ def _wanted(root: Path, topic: Topic, state: LogState) -> dict[str, Add]:
     return {(folder / path).as_uri(): add for path, add in state.active.items()}
 
 
-def _bring_in_line(
+def _update_table(
     table: "Table", columns: pa.Schema, left_out: Sequence[pa.Field], wanted: Mapping[str, Add]
 ) -> tuple[int, int]:
     """Add missing files and drop superseded ones in one snapshot; return the number of each."""

@@ -51,9 +51,9 @@ from seaweedmq.storage.store.file_io import (
     read_at,
     sync_directories,
     sync_file,
+    temporary_file,
     unique_suffix,
     write_all,
-    written_aside,
 )
 
 MANIFEST = "manifest.json"
@@ -167,7 +167,7 @@ class StagedBatch:
 
     def put_manifest(self, manifest: Manifest) -> Manifest:
         """Write the manifest durably unless the batch has one; return the batch's manifest."""
-        with self._failing("write the manifest of"), written_aside(self.folder) as aside:
+        with self._failing("write the manifest of"), temporary_file(self.folder) as aside:
             aside.write_bytes(manifest_to_bytes(manifest))
             with aside.open("rb") as written:
                 sync_file(written.fileno())
@@ -192,7 +192,7 @@ class StagedBatch:
 
     def note(self, progress: BatchProgress) -> None:
         """Replace the recorded progress durably."""
-        with self._failing("record the progress of"), written_aside(self.folder) as aside:
+        with self._failing("record the progress of"), temporary_file(self.folder) as aside:
             aside.write_bytes(progress_to_bytes(progress))
             publish(self._root, (aside, self.folder / PROGRESS))
 
@@ -242,7 +242,7 @@ class StagedSink:
         """Return the batch of this number."""
         return StagedBatch(self._root, self._topic, self._sink, number)
 
-    def keep_to(self, topic_uid: int) -> None:
+    def bind_topic(self, topic_uid: int) -> None:
         """Bind the sink to this topic, so that it cannot write to a recreated topic of the name.
 
         Raises:
@@ -287,7 +287,7 @@ class StagedSink:
         before = self.done()
         with failing("mark a completed batch of", self._folder):
             if before is None or before.batch < done.batch:
-                with written_aside(self._folder) as aside:
+                with temporary_file(self._folder) as aside:
                     aside.write_bytes(done_to_bytes(done))
                     publish(self._root, (aside, self._folder / DONE))
             for folder in self._folder.iterdir():

@@ -36,7 +36,7 @@ from seaweedmq.codec.paths import (
 )
 from seaweedmq.codec.state.cluster import marker_document, marker_from_document
 from seaweedmq.codec.state.documents import topic_from_document
-from seaweedmq.core.files.cover import refuse_overlap
+from seaweedmq.core.files.cover import check_no_overlap
 from seaweedmq.errors import AlreadyExists, Closed, NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.claims import ClaimKind
 from seaweedmq.model.cluster import StorageMarker
@@ -435,7 +435,7 @@ class MemorySegmentStore:
                 raise NotFound(f"{other} was deleted: its topic was deleted, or retention removed it")
         name = parse_segment_file(path)
         if name is not None and name.end_offset is not None:
-            refuse_overlap(self._tables(name.topic, name.segment), name.base_offset, name.end_offset, replaced)
+            check_no_overlap(self._tables(name.topic, name.segment), name.base_offset, name.end_offset, replaced)
         self.files[path] = MemoryFile(bytearray(content), self.wall_us(), "", len(content), named=True)
         self.sync_names(path.rpartition("/")[0])
 

@@ -46,7 +46,7 @@ class TopicView:
         self._description: TopicDescription | None = None
         self._ids: frozenset[int] = frozenset()
         """The ids of the segments in the description."""
-        self._looks: dict[asyncio.Task[TopicDescription], frozenset[int]] = {}
+        self._queries: dict[asyncio.Task[TopicDescription], frozenset[int]] = {}
         """Query in flight -> ids of the segments that it includes."""
         self._looking: asyncio.Task[None] | None = None
         self._told = Signal()
@@ -69,12 +69,12 @@ class TopicView:
         wanted = frozenset(ids)
         if not refresh and self._description is not None and wanted <= self._ids:
             return self._description
-        look = next((task for task, asked in self._looks.items() if wanted <= asked), None)
+        look = next((task for task, asked in self._queries.items() if wanted <= asked), None)
         if look is None:
             asked = wanted.union(self._ask())
             look = asyncio.create_task(self._look(replace(OPEN, ids=tuple(sorted(asked)))))
-            self._looks[look] = asked
-            look.add_done_callback(self._looked)
+            self._queries[look] = asked
+            look.add_done_callback(self._query_done)
         return await asyncio.shield(look)
 
     async def ends(self, segment: int, within_s: float) -> bool:
@@ -96,7 +96,7 @@ class TopicView:
         """Receive updates for ``within_s`` seconds; ``on_change`` gets them."""
         self._cluster.news.want(self, asyncio.get_running_loop().time() + within_s + WANTED_S)
 
-    def keep_looking(self, pause_s: float) -> None:
+    def refresh_periodically(self, pause_s: float) -> None:
         """Query the topic every ``pause_s`` seconds until closed or deleted; ``on_change`` gets the changes."""
         if self._looking is None:
             self._looking = asyncio.create_task(self._look_again(pause_s), name=f"refresh of {self._name}")
@@ -170,11 +170,11 @@ class TopicView:
         self._cluster.news.forget(self)
         if self._looking is not None:
             self._looking.cancel()
-        for look in self._looks:
+        for look in self._queries:
             look.cancel()
 
-    def _looked(self, look: asyncio.Task[TopicDescription]) -> None:
-        del self._looks[look]
+    def _query_done(self, look: asyncio.Task[TopicDescription]) -> None:
+        del self._queries[look]
         _retrieve(look)
 
 

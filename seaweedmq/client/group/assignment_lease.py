@@ -26,12 +26,12 @@ class AssignmentLease:
         self.clock = clock
         self.until = float("inf")
         """The time by ``clock`` until which the assignment is valid."""
-        self._trust_s = float("inf")
+        self._lease_s = float("inf")
 
     @property
     def beat_s(self) -> float:
         """The interval between two beats, in seconds."""
-        return min(BEAT_S_MAX, self._trust_s / BEATS_PER_LEASE)
+        return min(BEAT_S_MAX, self._lease_s / BEATS_PER_LEASE)
 
     @property
     def is_fresh(self) -> bool:
@@ -44,12 +44,12 @@ class AssignmentLease:
         The coordinator sent it after that time.
         """
         if assignment.trust_s is not None:
-            self._trust_s = assignment.trust_s
-        self.until = at + self._trust_s
+            self._lease_s = assignment.trust_s
+        self.until = at + self._lease_s
 
     def beat(self) -> bool:
         """Renew the lease while the stream is open. Return False if it has expired: the process was paused."""
         if self.is_fresh:
-            self.until = self.clock() + self._trust_s
+            self.until = self.clock() + self._lease_s
             return True
         return False

@@ -14,7 +14,7 @@ from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.retry import retrying
 from seaweedmq.client.subscribe.messages import FetchedRows, Message, record_batch_of
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
-from seaweedmq.core.member.record_dispatch import GivenUp
+from seaweedmq.core.member.record_dispatch import DeadRecord
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound
 from seaweedmq.model.config import KIB
 from seaweedmq.model.description import OPEN, TopicDescription
@@ -119,7 +119,7 @@ def _emptied(row: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def letter_of(given_up: GivenUp[Message], group: str) -> DeadLetter:
+def letter_of(given_up: DeadRecord[Message], group: str) -> DeadLetter:
     """Make the dead letter of a record. Requires that the record is not acknowledged."""
     return DeadLetter(rows=row_of(given_up.record), group=group, deliveries=given_up.deliveries, reason=given_up.reason)
 

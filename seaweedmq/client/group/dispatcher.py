@@ -18,7 +18,7 @@ from seaweedmq.client.subscribe.messages import FetchedRows, Message, MessageRun
 from seaweedmq.client.subscribe.topic_reader import MESSAGES_AT_ONCE
 from seaweedmq.core.member.acks import OUT, Offsets
 from seaweedmq.core.member.holdings import Holdings, Instructions
-from seaweedmq.core.member.record_dispatch import Bounds, GivenUp, NewRows, RecordDispatch
+from seaweedmq.core.member.record_dispatch import Bounds, DeadRecord, NewRows, RecordDispatch
 from seaweedmq.core.member.redelivery import NEVER
 from seaweedmq.model.messages.groups import GroupAssignment, GroupCommitted
 from seaweedmq.runtime.notice import Notice
@@ -35,7 +35,7 @@ class Dispatcher:
         bounds: Bounds,
         assignment_lease: AssignmentLease,
         clock: Callable[[], float],
-        give_up: Callable[[GivenUp[Message]], None],
+        give_up: Callable[[DeadRecord[Message]], None],
         *,
         auto_ack: bool,
         columns: Sequence[str] | None,
@@ -90,10 +90,10 @@ class Dispatcher:
         return self._dispatch.left == 0
 
     @property
-    def holds_back(self) -> bool:
+    def has_waiting(self) -> bool:
         """Whether records wait for redelivery."""
         with self._lock:
-            return self._dispatch.holds_back
+            return self._dispatch.has_waiting
 
     @property
     def due_s(self) -> float:
@@ -195,7 +195,7 @@ class Dispatcher:
         messages = list(MessageRun(_rows_of(run)))
         messages.reverse()
         with self._lock:
-            return self._dispatch.hand_out(run, messages)
+            return self._dispatch.deliver(run, messages)
 
     def _whole_run(self) -> FetchedRows | None:
         """Return all deliverable new rows of a frame, or None if records must be checked one by one."""
@@ -203,13 +203,13 @@ class Dispatcher:
             if self._dispatch.ready or self._dispatch.must_admit():
                 return None
             run = self._dispatch.next_run()
-            return _rows_of(run) if run is not None and self._dispatch.hand_out(run) else None
+            return _rows_of(run) if run is not None and self._dispatch.deliver(run) else None
 
     def _neighbours(self) -> FetchedRows | None:
         """Return adjacent ready records as rows."""
         with self._lock:
             taken = self._dispatch.take_neighbours()
-            self._see_to_given_up()
+            self._pass_dead_letters()
             rows: FetchedRows | None = taken[0].origin.span.rows if taken else None
         return None if rows is None else rows.slice(taken[0].offset - rows.first_offset, len(taken))
 
@@ -218,7 +218,7 @@ class Dispatcher:
         with self._lock:
             is_admitted = dispatch.admit(message)
             if dispatch.given_up:
-                self._see_to_given_up()
+                self._pass_dead_letters()
         if not is_admitted and message.origin.assigned.is_revoked:
             self.attention.notify()
         return is_admitted
@@ -226,10 +226,10 @@ class Dispatcher:
     def _take_for_handler(self) -> Message | None:
         with self._lock:
             message = self._dispatch.take_for_handler(self._clock())
-            self._see_to_given_up()
+            self._pass_dead_letters()
         return message
 
-    def _see_to_given_up(self) -> None:
+    def _pass_dead_letters(self) -> None:
         while self._dispatch.given_up:
             self._give_up(self._dispatch.given_up.popleft())
 
@@ -249,7 +249,7 @@ class Dispatcher:
     def refuse_rows(self, segment: int, offsets: Offsets, delay_s: float, reason: str) -> None:
         """Redeliver rows after ``delay_s`` seconds. Any thread may call it."""
         with self._lock:
-            parts = [(span.rows, out) for span, out in self._dispatch.out_among(segment, offsets)]
+            parts = [(span.rows, out) for span, out in self._dispatch.in_flight_among(segment, offsets)]
         self.refuse([m for rows, out in parts if rows for m in messages_at(rows, out)], delay_s, reason)
 
     def refuse(self, messages: Sequence[Message], delay_s: float, reason: str) -> None:
@@ -258,22 +258,22 @@ class Dispatcher:
             due_s = self._clock() + delay_s
             for message in messages:
                 self._dispatch.refuse(message, due_s, reason)
-            self._see_to_given_up()
+            self._pass_dead_letters()
         self._wake()
 
     def handler_ended(self, message: Message) -> None:
         """Handle the end of a handler, which acknowledges its record unless it was rejected."""
         with self._lock:
             self._dispatch.handler_ended(message)
-            self._see_to_given_up()
+            self._pass_dead_letters()
         self.news.notify()
         if message.origin.assigned.is_watched:
             self.on_acked()
 
-    def letter_kept(self, message: Message) -> None:
+    def dead_letter_stored(self, message: Message) -> None:
         """Handle a dead letter that was published."""
         with self._lock:
-            self._dispatch.letter_kept(message)
+            self._dispatch.dead_letter_stored(message)
         self._wake()
 
     def _wake(self) -> None:
@@ -358,24 +358,26 @@ class Dispatcher:
         """Take in an assignment of the coordinator."""
         with self._lock:
             instructions = self._holdings.assign(assignment)
-        self._look_again()
+        self._notify_all()
         return instructions
 
     def answered(self, committed: GroupCommitted) -> Instructions[FetchedRows, Message]:
         """Take in the coordinator's reply to a commit."""
         with self._lock:
             instructions = self._holdings.answered(committed)
-        self._look_again()
+        self._notify_all()
         return instructions
 
     def end(self) -> Instructions[FetchedRows, Message]:
         """End the membership: deliver nothing, and commit nothing."""
         with self._lock:
             instructions = self._holdings.end()
-        self._look_again()
+        self._notify_all()
         return instructions
 
-    def look_after(self, is_time: bool, begun_at: Callable[[int], int | None]) -> Instructions[FetchedRows, Message]:
+    def commit_and_release(
+        self, is_time: bool, begun_at: Callable[[int], int | None]
+    ) -> Instructions[FetchedRows, Message]:
         """Queue commits of acknowledged offsets, and release finished segments.
 
         Args:
@@ -386,13 +388,13 @@ class Dispatcher:
             for assigned in self._dispatch.assigned.values():
                 if not assigned.has_begun and (begin := begun_at(assigned.segment)) is not None:
                     assigned.begin_at(begin)
-            instructions = self._holdings.look_after(is_time)
+            instructions = self._holdings.maintain(is_time)
             blocks = self._dispatch.unacked.blocks
         if blocks:
             self.news.set()
         return instructions
 
-    def _look_again(self) -> None:
+    def _notify_all(self) -> None:
         self.news.set()
         self.attention.set()
 

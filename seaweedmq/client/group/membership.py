@@ -83,7 +83,7 @@ class GroupMembership:
                 async with asyncio.timeout(wait_s):
                     await attention.wait()
             attention.clear()
-            self._look_after()
+            self._commit_and_release()
 
     def on_rows(self) -> None:
         """Handle the arrival of rows: positions may change from now on."""
@@ -98,7 +98,7 @@ class GroupMembership:
         if self._stream is None:
             raise AssertionError("join() must be called first")
         self._commit_at = 0.0
-        self._look_after()
+        self._commit_and_release()
         await self._stream.committed(timeout_s)
 
     async def leave(self, timeout_s: float) -> None:
@@ -107,7 +107,7 @@ class GroupMembership:
             try:
                 if not self._dispatcher.is_over and self._joined.done():
                     self._commit_at = 0.0
-                    self._look_after()
+                    self._commit_and_release()
                     self._stream.leave()
                     await ended(self._task, timeout_s)
                     if not self._dispatcher.commits.is_empty:
@@ -148,14 +148,14 @@ class GroupMembership:
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _look_after(self) -> None:
+    def _commit_and_release(self) -> None:
         if self._stream is None or self._dispatcher.is_over:
             return
         now = asyncio.get_running_loop().time()
         is_time = now >= self._commit_at
         if is_time:
             self._commit_at = now + self._config.group_commit_interval_s
-        self._carry_out(self._dispatcher.look_after(is_time, self._owner.begun_at))
+        self._carry_out(self._dispatcher.commit_and_release(is_time, self._owner.begun_at))
         self._stream.wake()
 
     def _carry_out(self, instructions: Instructions[FetchedRows, Message]) -> None:

@@ -28,7 +28,7 @@ from seaweedmq.client.subscribe.messages import Message, check_columns, delay_s,
 from seaweedmq.client.subscribe.options import ReadOptions
 from seaweedmq.client.subscribe.reader import SegmentReader
 from seaweedmq.client.subscribe.topic_reader import TopicReader
-from seaweedmq.core.member.record_dispatch import Bounds, GivenUp
+from seaweedmq.core.member.record_dispatch import Bounds, DeadRecord
 from seaweedmq.core.member.redelivery import NEVER
 from seaweedmq.errors import Closed, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable, fresh
 from seaweedmq.model.messages.groups import GroupOpen
@@ -286,7 +286,7 @@ class GroupSubscriber(TopicReader):
                 self._pull_rows()
             if self._dispatcher.has_rows:
                 return True
-            if self._dispatcher.is_halted or self._handling_count() or self._dispatcher.holds_back:
+            if self._dispatcher.is_halted or self._handling_count() or self._dispatcher.has_waiting:
                 idle_since = self._loop.time()
             if self._is_over(idle_since):
                 self._end()
@@ -398,7 +398,7 @@ class GroupSubscriber(TopicReader):
         await wait_finished(self._cluster, self.group, self._topic, self.description, stops, is_done_here)
         self._end()
 
-    def _give_up(self, given_up: GivenUp[Message]) -> None:
+    def _give_up(self, given_up: DeadRecord[Message]) -> None:
         letter = letter_of(given_up, self.group)
         self._loop.call_soon_threadsafe(self._send_letter_soon, given_up.record, letter)
 
@@ -410,7 +410,7 @@ class GroupSubscriber(TopicReader):
         if self._dead_letters is None:
             raise AssertionError("dead letters require max_deliveries")
         await self._dead_letters.keep(letter)
-        self._dispatcher.letter_kept(message)
+        self._dispatcher.dead_letter_stored(message)
 
     def _help(self, coroutine: Coroutine[Any, Any, None], what: str) -> None:
         task = asyncio.create_task(coroutine, name=f"{what} in {self.group}")

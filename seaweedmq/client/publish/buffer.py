@@ -39,7 +39,7 @@ BACKLOG_MAX = 2
 
 Work: TypeAlias = Batch | TableJob
 
-_NOBODY, _MANY = -1, -2
+_NO_THREAD_YET, _MANY = -1, -2
 """Values in place of a thread's identity, which is positive."""
 _new_sent = RecordFuture.__new__
 _NO_BATCH = Batch(-1, 0, 0.0, lambda _: None)
@@ -99,7 +99,7 @@ class RecordBuffer:
         self.batch_bytes = min(config.batch_bytes, config.buffer_bytes_max)
         self.frame_bytes_max = FRAME_BYTES_MAX
         self._loop_thread = get_ident()
-        self._thread = _NOBODY
+        self._thread = _NO_THREAD_YET
         """The only thread that has sent so far."""
         self._is_sending = False
         """Whether that thread is inside ``send`` without the lock, or was interrupted there."""
@@ -212,7 +212,7 @@ class RecordBuffer:
         while True:
             with self._lock:
                 if get_ident() != self._thread or self._is_sending:
-                    self._let_in(get_ident())
+                    self._register_thread(get_ident())
                 batch = self._batch
                 if batch.filled_bytes + size <= batch.limit_bytes:
                     return _put(batch, value, key, headers, time_us, size)
@@ -221,12 +221,12 @@ class RecordBuffer:
                     return _put(opened, value, key, headers, time_us, size)
             self.wait(size, timeout)
 
-    def _let_in(self, thread: int) -> None:
+    def _register_thread(self, thread: int) -> None:
         """Register a sending thread: the first one, or a further one, after which all threads take the lock.
 
         A signal handler that sends during a ``send`` counts as a further thread.
         """
-        if self._thread == _NOBODY:
+        if self._thread == _NO_THREAD_YET:
             self._thread = thread
         elif self._thread != _MANY:
             self._thread = _MANY
@@ -313,7 +313,7 @@ class RecordBuffer:
         with self._room:
             self._threads_waiting += 1
             try:
-                if not self._room.wait_for(lambda: self._may_pass(size), timeout_s):
+                if not self._room.wait_for(lambda: self._may_send(size), timeout_s):
                     raise DeadlineExceeded(
                         f"no room to send within {timeout_s:g} s: {self.used_bytes} of {self._bytes_max} bytes are "
                         "not acknowledged: slow down, or raise buffer_bytes_max"
@@ -323,12 +323,12 @@ class RecordBuffer:
 
     async def room(self, size: int) -> None:
         """Wait like :meth:`wait`, in a task of the loop; limit it with ``asyncio.timeout``."""
-        while not self._may_pass(size):
+        while not self._may_send(size):
             waiting = asyncio.get_running_loop().create_future()
             self._tasks_waiting.append(waiting)
             await waiting
 
-    def _may_pass(self, size: int) -> bool:
+    def _may_send(self, size: int) -> bool:
         return self._closed is not None or self._has_room(size)
 
     def _has_room(self, size: int) -> bool:

@@ -134,7 +134,7 @@ class TableFuture(Future[TableReceipt]):
         self.deadline_s = 0.0
         """The loop time by which every row must have an outcome; set when the table is taken in."""
         self._error: SeaweedMQError | None = None
-        self._told_of = False
+        self._reported = False
         """Whether the table failed and the future has reported it."""
         self.on_settled: Callable[[], None] = lambda: None
         self._ranges: list[OffsetRange] = []
@@ -173,23 +173,23 @@ class TableFuture(Future[TableReceipt]):
         return None if self._error is None else fresh(self._error)
 
     @property
-    def is_told(self) -> bool:
+    def is_reported(self) -> bool:
         """Whether there is no failure that the future has not reported."""
-        return self._error is None or self._told_of
+        return self._error is None or self._reported
 
     @property
     def count(self) -> int:
         """The number of stored outcomes: one for all rows."""
         return 1
 
-    def untold_error(self) -> SeaweedMQError | None:
+    def unreported_error(self) -> SeaweedMQError | None:
         """Return the failure if the future has not reported it."""
-        return None if self._error is None or self._told_of else fresh(self._error)
+        return None if self._error is None or self._reported else fresh(self._error)
 
     def _told(self) -> SeaweedMQError:
         if self._error is None:
             raise AssertionError("a table failed without an error")
-        self._told_of = True
+        self._reported = True
         return fresh(self._error)
 
     def acked(self, positions: Positions, segment: int, base_offset: int | None) -> None:

@@ -60,11 +60,11 @@ class BatchPromise:
         "_errors",
         "_offsets",
         "_on_settled",
+        "_reported",
         "_segment",
         "_segments",
         "_told",
-        "_told_of",
-        "_untold",
+        "_unreported",
         "_waiters",
         "count",
         "deadline_s",
@@ -86,9 +86,9 @@ class BatchPromise:
         self._offsets: npt.NDArray[np.int64] | None = None
         self._errors: list[SeaweedMQError] = []
         """The errors: one for all rows that failed together."""
-        self._told_of: npt.NDArray[np.bool_] | None = None
+        self._reported: npt.NDArray[np.bool_] | None = None
         """Whether a row failed and its future has reported it; None until a row fails."""
-        self._untold = 0
+        self._unreported = 0
         """The number of failed rows whose futures have not reported it."""
         self._condition: threading.Condition | None = None
         self._waiters: dict[int, tuple[Future[Receipt], list[Any]]] = {}
@@ -124,11 +124,11 @@ class BatchPromise:
         error = fresh(error)
         with self.condition():
             _, offsets = self._spread()
-            if self._told_of is None:
-                self._told_of = np.zeros(self.count, dtype=np.bool_)
+            if self._reported is None:
+                self._reported = np.zeros(self.count, dtype=np.bool_)
             offsets[_index_of(positions)] = _FAILED - len(self._errors)
             self._errors.append(error)
-            self._untold += len(positions)
+            self._unreported += len(positions)
             self._wake()
         self._count_settled(len(positions))
 
@@ -149,16 +149,16 @@ class BatchPromise:
             return None if self._offsets is None else self._error_of_first(self._offsets <= _FAILED)
 
     @property
-    def is_told(self) -> bool:
+    def is_reported(self) -> bool:
         """Whether the futures of all failed rows have reported it."""
-        return not self._untold
+        return not self._unreported
 
-    def untold_error(self) -> SeaweedMQError | None:
+    def unreported_error(self) -> SeaweedMQError | None:
         """Return the error of the first failed row whose future has not reported it, if any."""
         with self.condition():
-            if self._offsets is None or self._told_of is None:
+            if self._offsets is None or self._reported is None:
                 return None
-            return self._error_of_first((self._offsets <= _FAILED) & ~self._told_of)
+            return self._error_of_first((self._offsets <= _FAILED) & ~self._reported)
 
     # --- for the futures of its rows -------------------------------------------------------------------------------
 
@@ -183,10 +183,10 @@ class BatchPromise:
         """Return the error of a row, if it failed, and mark it as reported."""
         state = self._state(position)
         with self.condition():
-            if state > _FAILED or self._told_of is None:
+            if state > _FAILED or self._reported is None:
                 return None
-            self._untold -= not self._told_of[position]
-            self._told_of[position] = True
+            self._unreported -= not self._reported[position]
+            self._reported[position] = True
         return fresh(self._errors[_FAILED - state])
 
     def condition(self) -> threading.Condition:

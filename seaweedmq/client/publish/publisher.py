@@ -31,7 +31,7 @@ from seaweedmq.model.messages.calls import AdoptSchema
 from seaweedmq.model.producer import NATIVE_PRODUCER_BIT
 from seaweedmq.model.topic import TopicName
 
-OVERDUE_LOOK_S = 0.5
+OVERDUE_CHECK_S = 0.5
 """Interval at which overdue frames that cannot leave their window yet are checked again."""
 
 
@@ -108,7 +108,7 @@ class Publisher:
         self._report(self._outbox.begin(description.topic.ring, description.segments))
         self._spawn(self._pump(), "publisher pump")
         if description.topic.partitions is not None:
-            self._view.keep_looking(self._config.metadata_max_age_s)
+            self._view.refresh_periodically(self._config.metadata_max_age_s)
 
     # --- public methods --------------------------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ class Publisher:
         self.buffer.close(closed)
         try:
             await self._until_settled(timeout_s)
-            error = self._failures.untold()
+            error = self._failures.first_unreported()
             if error is not None:
                 raise error
         finally:
@@ -342,10 +342,10 @@ class Publisher:
             work = self.buffer.work.popleft()
             self._unsettled[work] = None
             self._watch(work.promise.deadline_s)
-            await self._put_out(work)
+            await self._encode(work)
             self.buffer.encoded()
 
-    async def _put_out(self, work: Work) -> None:
+    async def _encode(self, work: Work) -> None:
         """Turn work into frames, as room permits."""
         put_out = 0
         error: SeaweedMQError | None = None
@@ -389,7 +389,7 @@ class Publisher:
         self._report(self._outbox.expire(self._loop.time()))
         if self._unsettled:
             soonest_s = min(work.promise.deadline_s for work in self._unsettled)
-            self._watch(max(soonest_s, self._loop.time() + OVERDUE_LOOK_S))
+            self._watch(max(soonest_s, self._loop.time() + OVERDUE_CHECK_S))
 
     def _report(self, actions: Iterable[Action]) -> None:
         """Execute the actions of an event: the only place where rows get outcomes while the publisher works."""

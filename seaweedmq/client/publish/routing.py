@@ -15,7 +15,7 @@ from seaweedmq.model.ring import KeyRange, covers_ring
 from seaweedmq.model.segment import Segment
 
 
-class _Stretch(NamedTuple):
+class _SlotRange(NamedTuple):
     slots: KeyRange
     segment: int
 
@@ -31,13 +31,13 @@ class Routes:
 
     def __init__(self, ring: KeyRange, stretches: Iterable[tuple[KeyRange, int]]) -> None:
         self.ring = ring
-        self._stretches = sorted(_Stretch(slots, segment) for slots, segment in stretches)
-        if not covers_ring((s.slots for s in self._stretches), ring):
+        self._slot_ranges = sorted(_SlotRange(slots, segment) for slots, segment in stretches)
+        if not covers_ring((s.slots for s in self._slot_ranges), ring):
             raise Unavailable(
-                f"the open segments do not cover the key ring: {self._stretches}: metadata changes, retry"
+                f"the open segments do not cover the key ring: {self._slot_ranges}: metadata changes, retry"
             )
-        self._edges = np.array([s.slots.lo for s in self._stretches[1:]], dtype=np.uint32)
-        self._segments = np.array([s.segment for s in self._stretches], dtype=np.int64)
+        self._edges = np.array([s.slots.lo for s in self._slot_ranges[1:]], dtype=np.uint32)
+        self._segments = np.array([s.segment for s in self._slot_ranges], dtype=np.int64)
 
     @classmethod
     def to_open(cls, ring: KeyRange, segments: Iterable[Segment]) -> "Routes":
@@ -51,11 +51,11 @@ class Routes:
     @property
     def segments(self) -> frozenset[int]:
         """The segments that take slots."""
-        return frozenset(s.segment for s in self._stretches)
+        return frozenset(s.segment for s in self._slot_ranges)
 
     def whole(self) -> int | None:
         """Return the segment that takes all slots; None if there are several."""
-        return self._stretches[0].segment if len(self._stretches) == 1 else None
+        return self._slot_ranges[0].segment if len(self._slot_ranges) == 1 else None
 
     def segment_of(self, slot: int) -> int:
         """Return the segment that takes a slot."""
@@ -66,7 +66,7 @@ class Routes:
         stretch_of_row = np.searchsorted(self._edges, slots, side="right").astype(np.uint16)
         segments = self._segments[stretch_of_row]
         order = np.argsort(stretch_of_row, kind="stable")
-        if len(self.segments) != len(self._stretches):
+        if len(self.segments) != len(self._slot_ranges):
             order = np.argsort(segments, kind="stable")
         ordered = segments[order]
         starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
@@ -80,7 +80,7 @@ class Routes:
             Unavailable: If the segments do not cover the new slots.
         """
         more = [(s.slots, s.id) for s in segments if s.is_open and s.slots.lo >= self.ring.hi]
-        return Routes(ring, [*self._stretches, *more])
+        return Routes(ring, [*self._slot_ranges, *more])
 
     def replace(self, sealed: int, successors: Iterable[Segment]) -> "Routes":
         """Return these routes with the slot ranges of ``sealed`` given to its successors.
@@ -93,7 +93,7 @@ class Routes:
         """
         heirs = sorted(successors, key=lambda successor: successor.id, reverse=True)
         stretches: list[tuple[KeyRange, int]] = []
-        for stretch in self._stretches:
+        for stretch in self._slot_ranges:
             if stretch.segment != sealed:
                 stretches.append(stretch)
                 continue

@@ -46,7 +46,7 @@ MESSAGE_BYTES = 256 * KIB
 """Limit up to which small frames are joined: one message costs more than a copy of this size."""
 
 
-UNACKNOWLEDGED_S = 1.5
+UPDATE_SILENCE_S = 1.5
 """Time without an update after which brokers are queried about a segment whose broker is lost. Its segments end soon,
 and other brokers report that, or that nothing is new, by themselves."""
 
@@ -86,7 +86,7 @@ class SegmentSender:
         self._lost_s: float | None = None
         """Loop time since which the segment's broker is unreachable; None if it is reachable."""
         self._progress = False
-        self._asks_lost = False
+        self._awaits_lost_broker = False
         """Whether the stream waits for the first reply of a broker that was unreachable before."""
 
     def wake(self) -> None:
@@ -105,7 +105,7 @@ class SegmentSender:
         A frozen broker accepts connections and never answers. Its segments move once its lease ends, and other brokers
         report that.
         """
-        if self._asks_lost and self._talk is not None and not self._view.is_open(self._segment):
+        if self._awaits_lost_broker and self._talk is not None and not self._view.is_open(self._segment):
             self._talk.end(StaleMetadata(f"{self._window.segment} has ended while its broker did not answer"))
 
     async def run(self) -> None:
@@ -136,7 +136,7 @@ class SegmentSender:
                 if not is_retryable(error) or not len(self._window):
                     raise
                 # Connection refused: the process has ended, and its segments move to other brokers.
-                pause_s = UNACKNOWLEDGED_S if isinstance(error, ConnectionRefused) else self._pause_s(failures)
+                pause_s = UPDATE_SILENCE_S if isinstance(error, ConnectionRefused) else self._pause_s(failures)
             if await self._view.ends(self._segment, pause_s):
                 self._refresh = False
         raise AssertionError("counting ended")
@@ -150,7 +150,7 @@ class SegmentSender:
         """Whether to query the topic: a broker knows more, or none has confirmed the view for a while."""
         if self._refresh or self._lost_s is None:
             return self._refresh
-        return asyncio.get_running_loop().time() >= max(self._lost_s, self._view.current_s) + UNACKNOWLEDGED_S
+        return asyncio.get_running_loop().time() >= max(self._lost_s, self._view.current_s) + UPDATE_SILENCE_S
 
     async def _session(self) -> bool:
         """Run one stream.
@@ -242,7 +242,7 @@ class SegmentSender:
                 str(segment),
             ) as self._talk:
                 if segment.is_open and self._lost_s is not None:
-                    self._asks_lost = True
+                    self._awaits_lost_broker = True
                     self._view.want(self._cluster.answer_timeout_s(address))
                 async for reply in self._talk.replies:
                     if isinstance(reply, PublishAck):
@@ -250,7 +250,7 @@ class SegmentSender:
                         self._talk.expect(stall_timeout_s if self._window.out else None)
                     elif isinstance(reply, PublishReady):
                         self._talk.expect(None)
-                        self._asks_lost = False
+                        self._awaits_lost_broker = False
                         self._lost_s = None
                         self._message_bytes_max = reply.message_bytes_max
                         self._report(self._outbox.opened(self._segment, reply))
@@ -266,7 +266,7 @@ class SegmentSender:
             raise
         finally:
             self._talk = None
-            self._asks_lost = False
+            self._awaits_lost_broker = False
         raise Unavailable(f"broker {address} ended the stream to {segment}: retry")
 
     def _acked(self, reply: PublishAck) -> None:

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from seaweedmq.client.cluster.broker_stream import BrokerStream, broker_stream
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.cluster.topic_view import TopicView
-from seaweedmq.client.publish.segment_sender import MESSAGE_BYTES, UNACKNOWLEDGED_S, in_pieces
+from seaweedmq.client.publish.segment_sender import MESSAGE_BYTES, UPDATE_SILENCE_S, in_pieces
 from seaweedmq.client.publish.staged_rows import RowSelection, StagedRows
 from seaweedmq.client.retry import pauses
 from seaweedmq.core.replay import Replay
@@ -61,7 +61,7 @@ T = TypeVar("T")
 
 NOTE_S = 5.0
 """Interval at which the progress is recorded while rows are acknowledged."""
-NOBODYS_SEQUENCE = 1 << 62
+QUERY_SEQUENCE = 1 << 62
 """A sequence above those of any batch: a broker without state of the producer replies with it."""
 Search = Callable[[Segment, SegmentProgress], int]
 """A search for a producer in a segment without its state. It returns the sequence of the first row that is not stored,
@@ -237,7 +237,7 @@ class StagedPublisher:
                     f"batch continues; last: {error}"
                 )
             failures += 1
-            pause_s = UNACKNOWLEDGED_S if isinstance(error, ConnectionRefused) else self._pause_s(failures)
+            pause_s = UPDATE_SILENCE_S if isinstance(error, ConnectionRefused) else self._pause_s(failures)
             refresh = not await self._view.ends(target.place.segment, pause_s)
 
     async def _session(self, target: _Target, refresh: bool) -> tuple[int, tuple[int, ...]] | None:
@@ -286,7 +286,7 @@ class StagedPublisher:
 
     async def _ask(self, target: _Target, segment: Segment, description: TopicDescription, search: Search) -> None:
         """Query the segment's progress from its broker or, without producer state, from the files."""
-        opening = self._opening(segment, NOBODYS_SEQUENCE)
+        opening = self._opening(segment, QUERY_SEQUENCE)
         address = self._cluster.address_of(description, segment)
 
         known: int | None = None
@@ -305,7 +305,7 @@ class StagedPublisher:
                     answered.set()
         if known is None:
             raise Unavailable(f"broker {address} ended the stream to {segment}: retry")
-        if known >= NOBODYS_SEQUENCE and not is_new_epoch:
+        if known >= QUERY_SEQUENCE and not is_new_epoch:
             found = await self._offload(partial(search, segment, target.reached))
             target.reached = SegmentProgress(max(found, target.reached.sequence), target.reached.offset)
         target.asked = True
@@ -322,7 +322,7 @@ class StagedPublisher:
         )
 
     def _opened(self, target: _Target, ready: PublishReady) -> None:
-        if ready.next_sequence >= NOBODYS_SEQUENCE:
+        if ready.next_sequence >= QUERY_SEQUENCE:
             raise Unavailable(f"{self._topic}#{target.place.segment} still answers an interrupted query: retry")
         self._check(target, ready.next_sequence)
         assert target.stream is not None

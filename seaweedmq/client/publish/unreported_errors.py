@@ -22,13 +22,13 @@ class Failing(Protocol):
         """The number of stored outcomes."""
 
     @property
-    def is_told(self) -> bool:
+    def is_reported(self) -> bool:
         """Whether the futures of all failed rows have reported it."""
 
     def first_error(self) -> SeaweedMQError | None:
         """Return the error of the first failed row, if any."""
 
-    def untold_error(self) -> SeaweedMQError | None:
+    def unreported_error(self) -> SeaweedMQError | None:
         """Return the error of the first failed row whose future has not reported it, if any."""
 
 
@@ -49,7 +49,7 @@ class UnreportedErrors:
             return
         with self._lock:
             self._first = self._first or error
-            self._failed = [each for each in self._failed if not each.is_told]
+            self._failed = [each for each in self._failed if not each.is_reported]
             if self._beyond is not None:
                 return
             rows = work.count + sum(each.count for each in self._failed)
@@ -65,8 +65,8 @@ class UnreportedErrors:
             self._failed, self._beyond = [], None
             return first
 
-    def untold(self) -> SeaweedMQError | None:
+    def first_unreported(self) -> SeaweedMQError | None:
         """Return the first failure that no future has reported, if any."""
         with self._lock:
-            errors = (work.untold_error() for work in self._failed)
+            errors = (work.unreported_error() for work in self._failed)
             return next((error for error in errors if error is not None), self._beyond)

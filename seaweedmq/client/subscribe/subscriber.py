@@ -90,7 +90,7 @@ class Subscriber(TopicReader):
         if self._stops is None and self.has_partitions:
             self._ring_known = description.topic.ring
             self._ring_at_first = self._ring_known.hi
-            self._view.keep_looking(self._config.metadata_max_age_s)
+            self._view.refresh_periodically(self._config.metadata_max_age_s)
 
     def ack(self, delivered: Message | pa.RecordBatch | pa.Table) -> None:
         """Do nothing: without a group there is no position."""

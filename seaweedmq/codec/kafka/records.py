@@ -93,7 +93,7 @@ def find_one_by_one(data: Frames, count: int, record_headers_max: int = HEADERS_
         length, at = read_varint(data, at, INT_BYTES_MAX)
         end = at + length
         if data[at] > _ATTRIBUTES_MAX:
-            raise _strange_attributes(number)
+            raise _unknown_attributes(number)
         timestamp, at = read_varint(data, at + 1, LONG_BYTES_MAX)
         if data[at] == 2 * number:  # the usual case of few records
             at += 1
@@ -197,7 +197,7 @@ def _find_block(octets: Octets, starts: Longs, ends: Longs, first: int) -> tuple
         raise _wrong_length(first + int((at + length != ends).argmax()))
     strange = octets[at] > _ATTRIBUTES_MAX
     if strange.any():
-        raise _strange_attributes(first + int(strange.argmax()))
+        raise _unknown_attributes(first + int(strange.argmax()))
     timestamp, at = read_varints(octets, at + 1, LONG_BYTES_MAX)
     offset, at = read_varints(octets, at, INT_BYTES_MAX)
     wrong = offset != np.arange(first, first + len(starts))
@@ -252,7 +252,7 @@ def _wrong_number(number: int, said: int) -> ValueError:
     return ValueError(f"record {number} has the number {said}")
 
 
-def _strange_attributes(number: int) -> ValueError:
+def _unknown_attributes(number: int) -> ValueError:
     return ValueError(f"record {number} has unknown attributes")
 
 

@@ -30,7 +30,7 @@ class ChannelClient:
         self._address = address
         self._stream: _Stream | None = None
 
-    async def converse(
+    async def open_stream(
         self,
         requests: AsyncIterator[Q],
         encode: Callable[[Q], bytes],

@@ -102,7 +102,7 @@ class StreamSink(DataSourceStreamArrowWriter):  # type: ignore[misc]
         first = next((message for message in messages if message is not None), None)
         if first is not None:
             sink = StagedSink(open_store(self._options.storage).root, self._options.topic, first.sink)
-            sink.keep_to(first.topic_uid)
+            sink.bind_topic(first.topic_uid)
             run(publish_staged(self._options, first.sink, batchId, _files(messages), first.topic_uid))
 
     def abort(self, messages: Sequence[Staged | None], batchId: int) -> None:  # noqa: N803

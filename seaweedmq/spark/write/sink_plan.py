@@ -29,7 +29,7 @@ from seaweedmq.storage.store.files import open_store
 
 T = TypeVar("T")
 
-PASSING_S = 5.0
+RETRY_S = 5.0
 """Retry time in seconds: a topic may be slightly newer than its document in the storage, or in a transition."""
 _PAUSE_S = 0.02, 0.5
 
@@ -133,8 +133,8 @@ def open_ranges(described: TopicDescription) -> tuple[KeyRange, ...]:
 
 
 async def again(look: Callable[[], Awaitable[T]], on: type[SeaweedMQError]) -> T:
-    """Call ``look`` until it succeeds, for up to ``PASSING_S``, since the error may be momentary."""
-    async for attempt in retrying(backoff(system_environment().rng, *_PAUSE_S), on=on, stop=after_s(PASSING_S)):
+    """Call ``look`` until it succeeds, for up to ``RETRY_S``, since the error may be momentary."""
+    async for attempt in retrying(backoff(system_environment().rng, *_PAUSE_S), on=on, stop=after_s(RETRY_S)):
         with attempt:
             return await look()
     raise AssertionError("retrying ended without a result")

@@ -11,7 +11,7 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.jobs.run import Progress, Run, attempt, no_progress, one_after_another
 from seaweedmq.storage.snapshot import TopicSnapshot, list_files, read_snapshot
-from seaweedmq.storage.tables.compact import kind_of, merge_tables, publish_merge, remove_doubled
+from seaweedmq.storage.tables.compact import kind_of, merge_tables, publish_merge, remove_superseded
 from seaweedmq.storage.tables.delta import reconcile
 
 
@@ -66,7 +66,7 @@ def compact_topic(
     snapshot = read_snapshot(root, name)
     found = Compaction(topic=name)
     for segment in snapshot.segments:
-        removed, refused = remove_doubled(root, snapshot.topic, segment.id)
+        removed, refused = remove_superseded(root, snapshot.topic, segment.id)
         found.finished += len(removed)
         found.problems += refused
     snapshot = read_snapshot(root, name)

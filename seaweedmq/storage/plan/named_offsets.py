@@ -20,7 +20,9 @@ _LISTINGS_MAX: Final = 3
 """Maximum number of listings, made again if a file disappears before it is read."""
 
 
-def refuse_beyond(window: ReadWindow, root: Path | None, snapshot: TopicSnapshot, known: BrokerOffsets | None) -> None:
+def reject_beyond_end(
+    window: ReadWindow, root: Path | None, snapshot: TopicSnapshot, known: BrokerOffsets | None
+) -> None:
     """Raise if an offset is named beyond the end of its segment, as far as the end is known.
 
     Without brokers, the log files of the named open segments are read, and no others.

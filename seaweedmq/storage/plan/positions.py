@@ -13,7 +13,7 @@ _OFFSET_MAX = 2**63 - 1
 _EARLIEST_WORDS = frozenset({"earliest", "-2"})
 _LATEST_WORDS = frozenset({"latest", "-1"})
 _SHOWN_MAX = 100
-_MISTAKABLE = {9: "seconds", 10: "seconds", 12: "milliseconds", 13: "milliseconds"}
+_AMBIGUOUS = {9: "seconds", 10: "seconds", 12: "milliseconds", 13: "milliseconds"}
 """Number of digits -> the likely unit, of numbers that are a current date in that unit.
 
 As microseconds since 1970, such numbers are a time early in 1970.
@@ -99,7 +99,7 @@ def parse_timestamp(option: str, text: str | None) -> int | None:
     stripped = text.strip()
     if stripped.removeprefix("-").isascii() and stripped.removeprefix("-").isdigit() and len(stripped) > 8:
         number = int(stripped)
-        _refuse_mistakable(option, number)
+        _reject_ambiguous(option, number)
         if abs(number) <= _OFFSET_MAX:
             return number
     try:
@@ -113,9 +113,9 @@ def parse_timestamp(option: str, text: str | None) -> int | None:
     return us_of(moment)
 
 
-def _refuse_mistakable(option: str, number: int) -> None:
+def _reject_ambiguous(option: str, number: int) -> None:
     """Raise for a number in another unit: it would mean a time in 1970, and read everything or nothing."""
-    unit = _MISTAKABLE.get(len(str(abs(number))))
+    unit = _AMBIGUOUS.get(len(str(abs(number))))
     if unit is not None:
         as_us, as_unit = (moment_text(us) for us in (number, number * _US_OF[unit]))
         raise InvalidArgument(

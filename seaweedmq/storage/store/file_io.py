@@ -193,7 +193,7 @@ def temporary_name(directory: Path) -> Path:
 
 
 @contextlib.contextmanager
-def written_aside(directory: Path) -> Iterator[Path]:
+def temporary_file(directory: Path) -> Iterator[Path]:
     """Yield a new temporary path in ``directory``, and delete its file at the end unless it was renamed."""
     path = temporary_name(directory)
     try:
@@ -202,7 +202,7 @@ def written_aside(directory: Path) -> Iterator[Path]:
         path.unlink(missing_ok=True)
 
 
-def look_anew(directory: Path) -> None:
+def refresh_cache(directory: Path) -> None:
     """Refresh a network file system's cache of a folder, by a change of the folder.
 
     Otherwise, names created by other clients may be missing from the cache for half a minute.
@@ -217,7 +217,7 @@ def clock_s(directory: Path) -> float:
     takes no space.
     """
     try:
-        with written_aside(directory) as temporary:
+        with temporary_file(directory) as temporary:
             temporary.touch()
             return temporary.stat().st_mtime
     except OSError as e:
@@ -247,7 +247,7 @@ def create_whole(root: Path, path: Path, content: bytes) -> None:
         FileExistsError: If a file of that name exists.
         OSError: If the file system reports an error.
     """
-    with written_aside(path.parent) as aside:
+    with temporary_file(path.parent) as aside:
         aside.write_bytes(content)
         sync_path(aside)
         try:

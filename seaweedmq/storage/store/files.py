@@ -210,7 +210,7 @@ class FileSegmentStore:
             directory = self._make_directories(log_dir(topic, segment))
             if final.exists():
                 raise FileExistsError
-            with file_io.written_aside(directory) as temporary:
+            with file_io.temporary_file(directory) as temporary:
                 temporary.write_bytes(preamble)
                 file_io.publish(self.root, (temporary, final))
 
@@ -351,7 +351,7 @@ class FileSegmentStore:
             directory = self._make_directories(str(marker.parent.relative_to(self.root)))
             # Renamed even over an existing fence: the change refreshes a network file system's cache of the folder, and
             # the next listing must show the files of other clients.
-            with file_io.written_aside(directory) as temporary:
+            with file_io.temporary_file(directory) as temporary:
                 try:
                     temporary.write_bytes(FENCE_TEXT)
                 except OSError as e:
@@ -377,7 +377,7 @@ class FileSegmentStore:
         def look() -> bool:
             # The document is read second: if the topic still exists, the folder checked before was its own.
             with contextlib.suppress(FileNotFoundError):
-                file_io.look_anew(marker.parent)
+                file_io.refresh_cache(marker.parent)
                 marker.stat()
                 return True
             found = topic_from_document(document.read_bytes())
@@ -400,7 +400,7 @@ class FileSegmentStore:
             with contextlib.ExitStack() as aside:
                 renames = []
                 for name, content in documents.items():
-                    temporary = aside.enter_context(file_io.written_aside(directory))
+                    temporary = aside.enter_context(file_io.temporary_file(directory))
                     temporary.write_bytes(content)
                     renames.append((temporary, directory / name))
                 if is_durable:
@@ -658,7 +658,7 @@ class FileSegmentStore:
     def _probe(self) -> None:
         if not self.root.is_dir():
             raise NotADirectoryError(20, "no such directory; create it or mount it", str(self.root))
-        with file_io.written_aside(self.root) as probe:
+        with file_io.temporary_file(self.root) as probe:
             probe.write_bytes(b"\0")
 
     def _make_directories(self, relative: str) -> Path:

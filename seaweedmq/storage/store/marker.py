@@ -96,7 +96,7 @@ def replace_marker(root: Path, marker: StorageMarker) -> None:
         raise marker_missing(str(root), marker.cluster_id)
     if found.cluster_id != marker.cluster_id:
         raise marker_foreign(str(root), marker.cluster_id, found)
-    with file_io.written_aside(root) as aside:
+    with file_io.temporary_file(root) as aside:
         aside.write_bytes(marker_document(marker))
         file_io.publish(root, (aside, root / CLUSTER_DOCUMENT))
 

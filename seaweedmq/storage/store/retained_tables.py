@@ -38,7 +38,7 @@ def retain(root: Path, temporary: Path, table: str) -> bool:
         try:
             kept.hardlink_to(temporary)
         except FileExistsError:
-            with file_io.written_aside(folder) as link:
+            with file_io.temporary_file(folder) as link:
                 link.hardlink_to(temporary)
                 link.replace(kept)
     except OSError as e:

@@ -8,7 +8,7 @@ A process may be killed in any of the three steps of a merge, and each step can 
 1. ``merge_tables`` writes the new table to a temporary file, on any machine. A leftover file is swept a day later.
 2. ``publish_merge`` gives it its name under a claim (``files``), beside the tables that it replaces. From then on,
    readers that handle overlaps choose it, since it reaches further. Both copies of a record are identical.
-3. ``remove_doubled`` removes the names of tables whose records another table has. Running queries continue by the
+3. ``remove_superseded`` removes the names of tables whose records another table has. Running queries continue by the
    retained links. The next compaction, and brokers, find leftover tables by their names.
 """
 
@@ -159,7 +159,7 @@ def _check_name(root: Path, rewrite: TableMerge) -> None:
         raise Unavailable(f"{name} is left of a table of the same name: {rewrite} is rewritten once it is swept")
 
 
-def remove_doubled(root: Path, topic: Topic, segment: int) -> tuple[list[SegmentFile], list[Corrupt]]:
+def remove_superseded(root: Path, topic: Topic, segment: int) -> tuple[list[SegmentFile], list[Corrupt]]:
     """Remove superseded tables that a killed merge left, if the footer of the table that replaces them is sound.
 
     Returns:

@@ -48,7 +48,7 @@ from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.faults import storage_failed
 from seaweedmq.storage.tables.delta_log import LogFolder
 from seaweedmq.storage.tables.delta_state import LogState, configured, damaged, grace_s_of, metadata_of_any, read_state
-from seaweedmq.storage.tables.delta_tables import TableColumns, enter, holds_plain, keep_again, log_metadata
+from seaweedmq.storage.tables.delta_tables import TableColumns, enter, holds_plain, log_metadata, restore_retained_links
 
 logger = logging.getLogger(__name__)
 
@@ -236,7 +236,7 @@ class _Change:
         """List the current names in the folder of the tables; None if it was deleted."""
         try:
             try:
-                file_io.look_anew(self._tables)
+                file_io.refresh_cache(self._tables)
             except OSError as e:
                 if e.errno not in _MAY_NOT_WRITE:  # a read-only process can still find the log up to date
                     raise
@@ -264,7 +264,7 @@ class _Change:
         known.settings = None
         known.active, known.foreign, known.records = {}, [], 0
         self._place(known.log.active.values())
-        keep_again(self._root, self._topic, known.active)
+        restore_retained_links(self._root, self._topic, known.active)
 
     def _take_in(self, commits: Sequence[Commit]) -> None:
         """Add the commits of other processes to the cache, at a cost proportional to their size."""

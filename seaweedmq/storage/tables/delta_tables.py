@@ -81,7 +81,7 @@ def enter(root: Path, topic: Topic, span: TableSpan) -> tuple[Add, TableColumns]
                 "renamed: restore it from a copy"
             )
     add = Add(
-        path=_name_that_stays(root, topic, path),
+        path=_retained_path(root, topic, path),
         size_bytes=found.st_size,
         modified_ms=found.st_mtime_ns // 1_000_000,
         stats=stats_json(span.end - span.base, bounds),
@@ -110,7 +110,7 @@ def column_bounds(metadata: pq.FileMetaData) -> dict[str, tuple[int | str, int |
     return found
 
 
-def _name_that_stays(root: Path, topic: Topic, path: str) -> str:
+def _retained_path(root: Path, topic: Topic, path: str) -> str:
     """Return a table's retained link relative to the folder of the tables, created if it is missing.
 
     On a file system without hard links it is the table's name.
@@ -119,7 +119,7 @@ def _name_that_stays(root: Path, topic: Topic, path: str) -> str:
     return kept.removeprefix(f"{table_dir(topic.name)}/")
 
 
-def keep_again(root: Path, topic: Topic, listed: Mapping[TableSpan, Add]) -> None:
+def restore_retained_links(root: Path, topic: Topic, listed: Mapping[TableSpan, Add]) -> None:
     """Recreate missing retained links that a log lists: copies of a storage may lack them."""
     try:
         kept = set(os.listdir(root / table_dir(topic.name) / KEPT))  # noqa: PTH208 - names suffice

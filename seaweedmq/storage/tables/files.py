@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import IO
 
 from seaweedmq.codec.paths import kept_path, log_dir, table_dir, table_path
-from seaweedmq.core.files.cover import refuse_overlap
+from seaweedmq.core.files.cover import check_no_overlap
 from seaweedmq.errors import NotFound, Unavailable
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic, TopicName
@@ -51,7 +51,7 @@ def convert_files(
         return []
     name, segment = logs[0].topic, logs[0].segment
     try:
-        with _alone(root, name, segment), _kept_open(root, logs[0].path) as beside, _Logs(root) as files:
+        with _alone(root, name, segment), _held_open(root, logs[0].path) as beside, _Logs(root) as files:
             target = DirectoryTarget(root, name, segment, beside=beside)
             listed = scan_segment(root, name, segment)
             job = Job(topic=topic, logs=logs, listed=listed, end_offset=end_offset, row_group_bytes=row_group_bytes)
@@ -93,7 +93,7 @@ def _alone(root: Path, topic: TopicName, segment: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _kept_open(root: Path, path: str) -> "Iterator[tuple[Path, int]]":
+def _held_open(root: Path, path: str) -> "Iterator[tuple[Path, int]]":
     """Hold a log open, to detect its replacement."""
     try:
         fd = os.open(root / path, os.O_RDONLY | os.O_CLOEXEC)
@@ -184,7 +184,7 @@ class DirectoryTarget:
         path = table_path(self._topic, self._segment, base, end)
         final = self._root / path
         with self._claimed(base, end):
-            refuse_overlap(scan_tables(self._root, self._topic, [self._segment]), base, end, replaced)
+            check_no_overlap(scan_tables(self._root, self._topic, [self._segment]), base, end, replaced)
             is_kept = retain(self._root, made, path)
             try:
                 file_io.publish(self._root, (made, final))

@@ -154,7 +154,7 @@ async def test_a_replacement_that_was_decided_for_the_earlier_one_does_not_seal_
     primary.kill()
     await testbed.until(lambda: old.primary not in leader.inspect.view.brokers)
     await testbed.topic(leader)
-    late = Repair(segment=old, reason="it was decided before", stays=())
+    late = Repair(segment=old, reason="it was decided before", healthy_replicas=())
     leading = leader.inspect.leader
     repairs = Repairer(metadata=leading.metadata, placement=leading.placement)
     await repairs.carry_out(leading.transitions, late)

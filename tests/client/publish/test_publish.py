@@ -15,7 +15,7 @@ from seaweedmq.client.publish import outbox
 from seaweedmq.client.publish.futures import RecordFuture
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.publish.receipts import Receipt
-from seaweedmq.client.publish.segment_sender import UNACKNOWLEDGED_S
+from seaweedmq.client.publish.segment_sender import UPDATE_SILENCE_S
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, NotFound, OutOfRange, Unavailable
@@ -593,7 +593,7 @@ async def test_a_publisher_asks_where_to_go_on_if_nobody_tells(
         sent = await publisher.send(b"second")
         await asyncio.sleep(0.1)
         (second,) = cluster.seal(TOPIC, 0)
-        assert (await asyncio.wait_for(sent, 2 * UNACKNOWLEDGED_S)).segment == second
+        assert (await asyncio.wait_for(sent, 2 * UPDATE_SILENCE_S)).segment == second
 
 
 async def test_a_publisher_that_closes_leaves_no_question_behind(

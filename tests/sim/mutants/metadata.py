@@ -62,12 +62,12 @@ def forget_the_fence_with_its_segment(patch: pytest.MonkeyPatch) -> None:
 
 def forget_segments_that_have_records(patch: pytest.MonkeyPatch) -> None:
     """Whether there are files is not looked at."""
-    look = maintenance.Maintenance._look_for_emptied
+    look = maintenance.Maintenance._report_emptied_segments
 
     async def blind(upkeep: Any, topic: Any, files: Any) -> None:
         await look(upkeep, topic, {})
 
-    patch.setattr(maintenance.Maintenance, "_look_for_emptied", blind)
+    patch.setattr(maintenance.Maintenance, "_report_emptied_segments", blind)
     patch.setattr("seaweedmq.core.lineage.pruning.may_lose_its_files", lambda topic, segment: True)
 
 

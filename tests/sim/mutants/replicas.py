@@ -163,7 +163,7 @@ def free_the_name_before_primaries_have_heard(patch: pytest.MonkeyPatch) -> None
     async def wait_for_nobody(*_: Any) -> None:
         """It is deleted at once."""
 
-    patch.setattr(leader, "until_heard", wait_for_nobody)
+    patch.setattr(leader, "wait_closed", wait_for_nobody)
 
 
 BROKEN: tuple[Break, ...] = (

@@ -23,7 +23,7 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.snapshot import read_snapshot
 from seaweedmq.storage.store.file_handles import open_input
-from seaweedmq.storage.tables.compact import merge_tables, publish_merge, remove_doubled
+from seaweedmq.storage.tables.compact import merge_tables, publish_merge, remove_superseded
 from seaweedmq.storage.tables.opener import open_table
 from tests.support.topic_files import TopicFiles
 
@@ -334,7 +334,7 @@ def test_what_was_replaced_is_removed_only_if_the_table_that_has_it_all_is_sound
     made = small(orders, count=3)
     whole = orders.root / table_path(orders.name, 0, 0, 60)
     whole.write_bytes(b"PAR1 half of a table PAR1")
-    removed, refused = remove_doubled(orders.root, orders.topic, 0)
+    removed, refused = remove_superseded(orders.root, orders.topic, 0)
     assert removed == []
     assert [whole.name in str(e) for e in refused] == [True]
     assert all((orders.root / t.path).exists() for t in made)

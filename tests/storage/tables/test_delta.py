@@ -407,14 +407,14 @@ def test_a_cached_listing_of_the_tables_is_given_up_before_the_look(
     cached: list[str] | None = [path.name for path in folder_of(orders).iterdir()]
     orders.table(10, 20)
     reconcile(orders.root, orders.topic)
-    listing, look_anew = os.listdir, file_io.look_anew
+    listing, refresh_cache = os.listdir, file_io.refresh_cache
 
     def anew(folder: Path) -> None:
         nonlocal cached
         cached = None
-        look_anew(folder)
+        refresh_cache(folder)
 
-    monkeypatch.setattr(file_io, "look_anew", anew)
+    monkeypatch.setattr(file_io, "refresh_cache", anew)
     monkeypatch.setattr(os, "listdir", lambda path: cached if cached and path == folder_of(orders) else listing(path))
     assert reconcile(orders.root, orders.topic) is None
     assert offsets(orders) == [(0, 10), (10, 20)]
@@ -427,7 +427,7 @@ def test_who_may_only_read_finds_the_log_in_line(orders: TopicFiles, monkeypatch
     def refuse(folder: Path) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr(file_io, "look_anew", refuse)
+    monkeypatch.setattr(file_io, "refresh_cache", refuse)
     assert reconcile(orders.root, orders.topic) is None
 
 
