@@ -363,6 +363,6 @@ async def test_who_does_not_wait_for_credit_is_refused(server, fake, monkeypatch
     monkeypatch.setattr(ChannelWindow, "is_open", True)
     fake.stuck = {0}
     dialer = GrpcDialer()
-    with pytest.raises((ProtocolViolation, InvalidArgument), match="no more than there is credit for"):
+    with pytest.raises((ProtocolViolation, InvalidArgument), match="send no more than the credit"):
         await replies_of(dialer.dial(server.address), 0, [bytes(MIB)] * 10)
     await dialer.close()

@@ -249,7 +249,7 @@ async def test_a_half_done_merge_is_undone_by_plain_successors(
         return await seal(owned)
 
     monkeypatch.setattr(OpenSegment, "seal", stuck)
-    with pytest.raises(Unavailable, match="test/topic#1: a replica lives but does not answer"):
+    with pytest.raises(Unavailable, match="test/topic#1 cannot be sealed yet, as a live replica does not answer"):
         await hosts[0].api.call(MergeSegments(NAME, 0, 1))
     await testbed.until(lambda: 2 in testbed.leader().inspect.view.segments[NAME], patience_s=1)
     description = await testbed.leader().api.call(DescribeTopic(NAME))
