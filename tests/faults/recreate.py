@@ -41,7 +41,7 @@ class Life:
         return b"life %d record %d" % (self.number, self.sent)
 
     async def publish(self, client: aio.Client, topic: str, testbed: FaultTestbed) -> None:
-        """Publish until the topic is deleted, or this is canceled."""
+        """Publish until the topic is deleted, or this is cancelled."""
         try:
             async with client.publisher(topic) as publisher:
                 while True:

@@ -1,4 +1,4 @@
-"""Clients of every kind that visit one broker until they are canceled: valid, silent, and broken ones.
+"""Clients of every kind that visit one broker until they are cancelled: valid, silent, and broken ones.
 
 Each reads and writes the topic ``TOPIC`` by one protocol, on its own connection, and holds little memory itself.
 """
@@ -58,7 +58,7 @@ NativeVisitor = Callable[[BrokerApi, random.Random], Awaitable[None]]
 
 
 async def stay() -> None:
-    """Wait until canceled."""
+    """Wait until cancelled."""
     await asyncio.Event().wait()
 
 

@@ -105,7 +105,7 @@ class Cluster:
         self.etcd = LocalEtcd(directory / "etcd", fsync=False, quota_bytes=ETCD_QUOTA_BYTES)
         self.etcd_data = EtcdData(self.etcd, directory / "etcd")
         self.etcd_turn = asyncio.Lock()
-        """Held from a fault's end or stop of etcd until its repair: there is one etcd, and a stopped one cannot be
+        """Held by a fault that stops etcd until it has repaired it: there is one etcd, and a stopped one cannot be
         stopped."""
         self.storage_turn = asyncio.Lock()
         """Held while the storage is unmounted or rejects writes: no other fault touches its files."""

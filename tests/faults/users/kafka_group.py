@@ -140,7 +140,7 @@ class KafkaGroup(Members):
                 await asyncio.sleep(LOOK_S)
 
     async def watch(self, threads: Executor) -> None:
-        """Query until canceled."""
+        """Query until cancelled."""
         loop = asyncio.get_running_loop()
         consumer = Consumer(
             {"bootstrap.servers": self.bootstrap, "group.id": self.name, "client.id": "watcher", "log_level": LOG_LEVEL}

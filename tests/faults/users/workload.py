@@ -147,7 +147,7 @@ class TopicUsers:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     async def follow(self, client: aio.Client, lives_s: tuple[float, float]) -> None:
-        """Read from the earliest record on, until canceled; restart under another name at times."""
+        """Read from the earliest record on, until cancelled; restart under another name at times."""
         while True:
             try:
                 async with asyncio.timeout(self._rng.uniform(*lives_s)):

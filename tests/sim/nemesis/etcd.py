@@ -36,7 +36,7 @@ class EtcdNemesis:
             self.end_outage()
 
     def end_outage(self) -> None:
-        """Restart etcd, so that it answers."""
+        """Thaw etcd or start it, so that it answers."""
         etcd = self._world.etcd
         if etcd.server.is_frozen:
             self._note("thaws etcd")

@@ -62,7 +62,7 @@ def leftovers(world: "World") -> Iterator[str]:
 
 
 def _emptied(topic: Topic, segments: Mapping[int, Segment], with_files: Container[int]) -> Iterator[str]:
-    """Yield cleanly sealed segments without records whose predecessors are all pruned."""
+    """Yield cleanly sealed segments without records left whose predecessors are all pruned."""
     staying: set[int] = set()
     for number, segment in sorted(segments.items()):
         had_none = segment.start_offset == segment.end_offset

@@ -271,7 +271,7 @@ class KafkaReader:
         self._ends: dict[int, int] | None = None
 
     async def run(self, *, stop_at: str | None = None) -> None:
-        """Read until canceled, or with ``stop_at="latest"`` until all records present now were read."""
+        """Read until cancelled, or with ``stop_at="latest"`` until all records present now were read."""
         client = KafkaClient(self.world, self.owner, self._rng)
         try:
             if stop_at is not None:

@@ -25,7 +25,7 @@ class Place(ABC):
         self.owner.state = OwnerState.DEAD
 
     async def run(self) -> None:
-        """Run incarnations until canceled."""
+        """Run incarnations until cancelled."""
         world = self._world
         while True:
             self._life += 1

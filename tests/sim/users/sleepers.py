@@ -33,7 +33,7 @@ class Sleeper:
         self._dialer = world.network.dialer(self.owner)
 
     async def run(self) -> None:
-        """Run until canceled."""
+        """Run until cancelled."""
         while True:
             await asyncio.sleep(self._rng.uniform(0.1, 1.0))
             state = self._world.cluster.state

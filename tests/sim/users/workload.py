@@ -133,7 +133,7 @@ class Subscriber:
         self.life = name
 
     async def run(self, *, stop_at: str | None = None) -> None:
-        """Read until canceled, or with ``stop_at="latest"`` until all records present now were read."""
+        """Read until cancelled, or with ``stop_at="latest"`` until all records present now were read."""
         lives = itertools.count(2)
         try:
             while not await self._live(stop_at):
