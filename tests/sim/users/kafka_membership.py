@@ -117,7 +117,7 @@ class KafkaMembership:
         return bytes(reply.assignment)
 
     async def heartbeat(self) -> Code:
-        """Return the reply's code, which shows a rebalance. The coordinator may have moved, and still knows the group."""
+        """Return the reply's code, which shows a rebalance. A coordinator that moved still knows the group."""
         try:
             reply = await self._ask(
                 API.HEARTBEAT, 4, member_id=self.id, generation_id=self.generation, group_instance_id=None
