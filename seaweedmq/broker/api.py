@@ -129,7 +129,7 @@ class Local:
         return answer
 
 
-class PassedOn:
+class ForwardedApi:
     """The receiver of forwarded calls: it answers them itself or not at all. Implements ``ports.LeaderApi``."""
 
     def __init__(
@@ -194,7 +194,7 @@ class PassedOn:
         return await self._kafka_groups.here(request)
 
 
-class Api(PassedOn):
+class Api(ForwardedApi):
     """The network interface of one broker. Implements ``ports.BrokerApi``."""
 
     def __init__(
@@ -212,7 +212,9 @@ class Api(PassedOn):
         check_admission: Callable[[], None],
     ) -> None:
         super().__init__(local, forward, draining, kafka_groups, check_admission)
-        self.forwarded: LeaderApi = PassedOn(local, forward.no_further(), draining, kafka_groups, check_admission)
+        self.forwarded: LeaderApi = ForwardedApi(
+            local, forward.without_forwarding(), draining, kafka_groups, check_admission
+        )
         self._publish = publish
         self._subscribe = subscribe
         self._followers = followers

@@ -250,7 +250,7 @@ class Broker:
         self._supervisor.spawn(self._view.run(), "view")
         self._supervisor.spawn(self._sync_rounds.run(), "fsync")
         first = await self._membership.join_when_possible()
-        self._membership.stay(self._supervisor.spawn, first, self._view.ready())
+        self._membership.run_incarnations(self._supervisor.spawn, first, self._view.ready())
         await self._view.ready()
         self._supervisor.spawn(self._owned.run(), "segments")
         self.readiness.allow(START)
@@ -342,7 +342,7 @@ class Broker:
         try:
             await reporting(self.api.call, suspicions)
         except SeaweedMQError as error:
-            log.info("suspicion dropped: %s: %s", suspicions.suspect or "nobody", error)
+            log.info("suspicion dropped: %s: %s", suspicions.suspect or "no broker", error)
 
     async def _report_emptied(self, emptied: ReportEmptied) -> None:
         await self.api.call(emptied)

@@ -47,7 +47,7 @@ class LeaderForwarder:
         self._rng = rng
         self._timeout_s = timeout_s
 
-    def no_further(self) -> "LeaderForwarder":
+    def without_forwarding(self) -> "LeaderForwarder":
         """Return the forwarder for calls that another broker forwarded."""
         return LeaderForwarder(self._view, self._dialer, self._own, self._rng, self._timeout_s, forwarded=True)
 

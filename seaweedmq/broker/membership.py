@@ -72,7 +72,7 @@ class Membership:
         self._make_incarnation = make_incarnation
         self._changed = changed
         self._drop = drop
-        self._complaints = OnceLogger(log)
+        self._failures_log = OnceLogger(log)
         self._joining = asyncio.Lock()
         self._retire = asyncio.Event()
         self._leave = asyncio.Event()
@@ -87,10 +87,10 @@ class Membership:
         joining = retrying(
             backoff(self._env.rng, 0.1, self._ttl_s),
             on=lambda error: isinstance(error, SeaweedMQError) and not isinstance(error, AlreadyExists),
-            told=self._complaints.told(REGISTRATION),
+            told=self._failures_log.told(REGISTRATION),
         )
         incarnation: Incarnation = await joining(self.join)
-        self._complaints.over(REGISTRATION)
+        self._failures_log.over(REGISTRATION)
         return incarnation
 
     async def join(self) -> Incarnation:
@@ -119,14 +119,14 @@ class Membership:
         self._changed()
         return self.incarnation
 
-    def stay(
+    def run_incarnations(
         self,
         spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]],
         first: Incarnation,
         ready: Awaitable[None],
     ) -> None:
         """Stay in the cluster until :meth:`leave`. The duties begin once ``ready`` ends."""
-        self._running = spawn(self._stay(first, ready), "terms")
+        self._running = spawn(self._run_incarnations(first, ready), "terms")
 
     async def announce_draining(self) -> None:
         """Register as draining, now or with the next incarnation.
@@ -158,7 +158,7 @@ class Membership:
         if self.incarnation is not None:
             await self.incarnation.end()  # if the task did not: it never started, or failed
 
-    async def _stay(self, first: Incarnation, ready: Awaitable[None]) -> None:
+    async def _run_incarnations(self, first: Incarnation, ready: Awaitable[None]) -> None:
         await self._unless(self._leave, ready)
         incarnation: Incarnation | None = first
         while incarnation is not None:
@@ -168,10 +168,10 @@ class Membership:
                 await self._drop(incarnation)
             await incarnation.end()
             self._changed()
-            incarnation = await self._come_back()
+            incarnation = await self._rejoin()
         await self._leave.wait()
 
-    async def _come_back(self) -> Incarnation | None:
+    async def _rejoin(self) -> Incarnation | None:
         """Return a new incarnation; None if the broker retires. Another holder of its own address is waited for."""
         rejoining = retrying(backoff(self._env.rng, 0.1, self._ttl_s), on=AlreadyExists)
         return await self._unless(self._retire, rejoining(self.join_when_possible))

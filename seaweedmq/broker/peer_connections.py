@@ -14,7 +14,7 @@ class PeerConnections:
     def __init__(self, view: ClusterView, dialer: Dialer) -> None:
         self._view = view
         self._dialer = dialer
-        self._met: set[str] = set()
+        self._dialed: set[str] = set()
         """Ids of the brokers dialed so far."""
 
     def dial(self, broker: str) -> BrokerApi:
@@ -26,8 +26,8 @@ class PeerConnections:
         info = self._view.brokers.get(broker)
         if info is None:
             raise Unavailable(f"broker {broker} is not registered: retry")
-        if broker not in self._met:
-            self._met.intersection_update(self._view.brokers)
-            self._met.add(broker)
+        if broker not in self._dialed:
+            self._dialed.intersection_update(self._view.brokers)
+            self._dialed.add(broker)
             self._dialer.renew(info.address)
         return self._dialer.dial(info.address)

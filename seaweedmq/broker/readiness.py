@@ -19,7 +19,7 @@ KAFKA = "kafka"
 EXPECTED = (START, KAFKA, STOP)
 LEASE = "lease"
 """Cause: the lease is over, or the broker is not registered."""
-LOOKS_PER_TTL = 4
+CHECKS_PER_TTL = 4
 """Checks of the lease per TTL. No timer of the event loop detects that a suspended machine lost its lease."""
 
 
@@ -82,7 +82,7 @@ async def follow_lease(
         now = session()
         if now is not None and now.alive():
             readiness.allow(LEASE)
-            pause_s = min(now.remaining_s, now.ttl_s / LOOKS_PER_TTL)
+            pause_s = min(now.remaining_s, now.ttl_s / CHECKS_PER_TTL)
         else:
             state = "the broker is not registered" if now is None else "the lease of the broker is over"
             readiness.refuse(LEASE, f"{state}: {why() or 'it registers again'}; retry")

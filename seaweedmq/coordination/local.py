@@ -200,7 +200,7 @@ class LocalEtcd:
         try:
             await asyncio.wait((ended, serving), timeout=self._start_timeout_s, return_when=asyncio.FIRST_COMPLETED)
             if ended.done():
-                end = _way_of_ending(ended.result())
+                end = _exit_reason(ended.result())
             elif serving.done():
                 serving.result()  # raises unexpected errors
                 end = None
@@ -222,7 +222,7 @@ class LocalEtcd:
         return self._log_path.read_text(errors="replace")[-600:].strip()
 
 
-def _way_of_ending(status: int) -> str:
+def _exit_reason(status: int) -> str:
     """Return the end of a process in words. A ``status`` below 0 is the negative number of a signal."""
     return f"ended with exit status {status}" if status >= 0 else f"was ended by {signal.Signals(-status).name}"
 

@@ -36,13 +36,13 @@ class ObservedMetaStore:
     def __init__(self, store: MetaStore, rng: random.Random) -> None:
         self._store = store
         self._rng = rng
-        self._complaints = OnceLogger(_log)
+        self._failures_log = OnceLogger(_log)
         self._refused = asyncio.Event()
 
     @property
     def trouble(self) -> str:
         """Reason why etcd rejects calls at present; "" if it answers all."""
-        return "; ".join(f"{what}: {reason}" for what, reason in sorted(self._complaints.lasting().items()))
+        return "; ".join(f"{what}: {reason}" for what, reason in sorted(self._failures_log.lasting().items()))
 
     async def run(self) -> None:
         """Probe rejected kinds of calls until etcd answers them again: this detects the end without traffic."""
@@ -54,12 +54,12 @@ class ObservedMetaStore:
         while True:
             await self._refused.wait()
             await asyncio.sleep(self._rng.uniform(PROBE_S / 2, PROBE_S))
-            for what in self._complaints.lasting():
+            for what in self._failures_log.lasting():
                 try:
                     await probes[what]()
                 except SeaweedMQError as error:
                     _log.debug("%s: probe: %s", what, error)
-            if not self._complaints.lasting():
+            if not self._failures_log.lasting():
                 self._refused.clear()
 
     async def get(self, key: str) -> Entry | None:
@@ -74,7 +74,7 @@ class ObservedMetaStore:
         """See ``ports.MetaStore``."""
         puts = any(isinstance(op, Put) for op in then)
         answering = self._store.transact(compares, then)
-        return await self._noted(WRITES, answering, shows_all_is_well=puts, misplaced=(OutOfRange,))
+        return await self._noted(WRITES, answering, ends_trouble=puts, misplaced=(OutOfRange,))
 
     async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Changes]:
         """See ``ports.MetaStore``."""
@@ -113,7 +113,7 @@ class ObservedMetaStore:
         what: str,
         answering: Awaitable[_T],
         *,
-        shows_all_is_well: bool = True,
+        ends_trouble: bool = True,
         misplaced: tuple[type[SeaweedMQError], ...] = MISPLACED,
     ) -> _T:
         try:
@@ -125,11 +125,11 @@ class ObservedMetaStore:
             unfit = Unavailable(f"etcd gave an answer that does not fit the call: {error}; retry")
             self._note(what, unfit)
             raise unfit from error
-        if shows_all_is_well:  # out of space, etcd still deletes
-            self._complaints.over(what)
+        if ends_trouble:  # out of space, etcd still deletes
+            self._failures_log.over(what)
         return answer
 
     def _note(self, what: str, error: SeaweedMQError) -> None:
         if not isinstance(error, (Deposed, InvalidArgument, OutOfRange)):  # these answer the call
-            self._complaints.add(what, error)
+            self._failures_log.add(what, error)
             self._refused.set()

@@ -30,7 +30,7 @@ ADDRESS_WAITS_MAX = 3
 """Limit of such waits in all: a wait restarts when etcd was unreachable meanwhile."""
 REGISTER_ATTEMPTS = 3
 CLOSE_TIMEOUT_S = 2.0
-LEFT_S = 3600.0
+DEPARTURE_TTL_S = 3600.0
 """Time that a departed broker is remembered, in seconds. Later, its segments wait as if it had died."""
 
 
@@ -141,7 +141,7 @@ class Session:
             return
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                lease = await self._store.grant_lease(LEFT_S)
+                lease = await self._store.grant_lease(DEPARTURE_TTL_S)
                 await self._store.transact([], [Put(left_key(broker_id), b"", lease)])
         except (TimeoutError, SeaweedMQError) as error:
             _log.warning(

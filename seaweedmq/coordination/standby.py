@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 DUE_SHARE: Final = 0.4
 """Share of the lease that is left when the standby renews it. The loop renews at a half."""
-LOOKS_A_LEASE: Final = 16
+CHECKS_PER_LEASE: Final = 16
 LOOP_HELD_S_MAX: Final = 30.0
 """Longest time that the standby renews a lease in place of the event loop, in seconds."""
 
@@ -79,7 +79,7 @@ class LeaseStandby:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._stopped.wait(self._ttl_s / LOOKS_A_LEASE):
+        while not self._stopped.wait(self._ttl_s / CHECKS_PER_LEASE):
             guarded = self._guarded
             if guarded is not None and is_due(guarded, self._clock_s()):
                 self._renew_once(guarded)

@@ -288,7 +288,7 @@ class ClusterView:
         self._touched.update(dict.fromkeys((*self._topics, *self._open)))
         self._announce(self.revision)
 
-    def nudge(self) -> None:
+    def wake(self) -> None:
         """Announce a change without a topic: waiting tasks evaluate their conditions again."""
         self._announce(self.revision)
 

@@ -57,7 +57,7 @@ class Coordinators:
         self._is_over = False
         self._uids: dict[str, int] = {}
         """The uids of the topics of the Kafka namespace, by the name that Kafka clients use."""
-        self._news = broker.view.news()
+        self._topic_changes = broker.view.news()
         self._creating = asyncio.Lock()
 
     async def run(self) -> None:
@@ -70,7 +70,7 @@ class Coordinators:
                 await view.wait_change(seen)
         finally:
             self._is_over = True
-            self._news.close()
+            self._topic_changes.close()
             for task in self._running:
                 task.cancel()
             if self._running:
@@ -118,7 +118,7 @@ class Coordinators:
             SeaweedMQError: If the topic cannot be created.
         """
         view = self._broker.view
-        topic = view.topics.get(self.topic_name) or await self._created()
+        topic = view.topics.get(self.topic_name) or await self._ensure_topic()
         number = self._partition_of(group, topic)
         lost = None
         try:
@@ -155,7 +155,7 @@ class Coordinators:
     def _partition_of(self, group: str, topic: Topic) -> int:
         return partition_of_group(group, topic.partitions or self._partitions)
 
-    async def _created(self) -> Topic:
+    async def _ensure_topic(self) -> Topic:
         """Return the internal topic, once this broker's view has it with an open segment for every partition."""
         view = self._broker.view
         try:
@@ -194,7 +194,7 @@ class Coordinators:
     def _deleted(self) -> list[str]:
         """Return the deleted and recreated topics among those that changed."""
         gone = []
-        for name in self._news.take_now():
+        for name in self._topic_changes.take_now():
             if name.namespace == self.topic_name.namespace:
                 topic = self._broker.view.topics.get(name)
                 known = self._uids.pop(name.name, None)

@@ -118,7 +118,7 @@ class RequestScheduler:
         """Start a request, or queue it behind earlier ones of the same order."""
         order = order_of(request.api)
         if order is RequestOrder.ASIDE:
-            self._aside(request, slot, self._handle(request))
+            self._spawn_answer(request, slot, self._handle(request))
             return
         self._queues[order].append((request, slot))
         if order is RequestOrder.CONTROL:
@@ -154,15 +154,15 @@ class RequestScheduler:
                 self._fail(request, slot, error)
                 continue
             if not isinstance(reply, asyncio.Future):
-                self._controlled = self._aside(request, slot, reply)
-                self._controlled.add_done_callback(self._go_on)
+                self._controlled = self._spawn_answer(request, slot, reply)
+                self._controlled.add_done_callback(self._next_control)
             elif reply.done():
-                self._told(request, slot, reply)
+                self._reply_done(request, slot, reply)
             else:
                 self._controlled = reply
-                reply.add_done_callback(partial(self._told_late, request, slot))
+                reply.add_done_callback(partial(self._reply_done_later, request, slot))
 
-    def _told(self, request: Request, slot: ReplySlot, reply: asyncio.Future[Reply]) -> None:
+    def _reply_done(self, request: Request, slot: ReplySlot, reply: asyncio.Future[Reply]) -> None:
         try:
             self._say(request, slot, reply.result())
         except asyncio.CancelledError:
@@ -170,11 +170,11 @@ class RequestScheduler:
         except Exception as error:  # noqa: BLE001 - answered and logged
             self._fail(request, slot, error)
 
-    def _told_late(self, request: Request, slot: ReplySlot, reply: asyncio.Future[Reply]) -> None:
-        self._told(request, slot, reply)
-        self._go_on()
+    def _reply_done_later(self, request: Request, slot: ReplySlot, reply: asyncio.Future[Reply]) -> None:
+        self._reply_done(request, slot, reply)
+        self._next_control()
 
-    def _go_on(self, _: object = None) -> None:
+    def _next_control(self, _: object = None) -> None:
         self._controlled = None
         self._control()
 
@@ -215,7 +215,7 @@ class RequestScheduler:
         finally:
             self._settler = None
 
-    def _aside(self, request: Request, slot: ReplySlot, reply: Awaitable[Reply]) -> "asyncio.Task[None]":
+    def _spawn_answer(self, request: Request, slot: ReplySlot, reply: Awaitable[Reply]) -> "asyncio.Task[None]":
         task = self._spawn(self._answer(request, slot, reply), name_of(request.api))
         self._waits.add(task)
         task.add_done_callback(self._waits.discard)
@@ -277,7 +277,7 @@ class RequestScheduler:
         if _is_large(request):
             self._spawn(self._fail_in_place(request, slot, error), name_of(request.api))
         elif self._note_failure(request, slot, error):
-            self._tell_failed(request, slot, partial(_failed_buffers, request, error))
+            self._send_error(request, slot, partial(_failed_buffers, request, error))
 
     async def _fail_in_place(self, request: Request, slot: ReplySlot, error: Exception) -> None:
         """Send an error reply from a coroutine; a reply that may be large is made in a thread."""
@@ -285,7 +285,7 @@ class RequestScheduler:
             return
         failed = partial(_failed_buffers, request, error)
         if not _is_large(request):
-            self._tell_failed(request, slot, failed)
+            self._send_error(request, slot, failed)
             return
         made = asyncio.ensure_future(asyncio.to_thread(failed))
         try:
@@ -293,7 +293,7 @@ class RequestScheduler:
         except asyncio.CancelledError:
             slot.fill()
             raise
-        self._tell_failed(request, slot, made.result)
+        self._send_error(request, slot, made.result)
 
     def _note_failure(self, request: Request, slot: ReplySlot, error: Exception) -> bool:
         """Log a failure; return whether the client waits for a reply."""
@@ -309,7 +309,7 @@ class RequestScheduler:
         self._connection.fail(f"Produce request with acks=0 failed: {error}")
         return False
 
-    def _tell_failed(self, request: Request, slot: ReplySlot, failed: Callable[[], Sequence[Buffer]]) -> None:
+    def _send_error(self, request: Request, slot: ReplySlot, failed: Callable[[], Sequence[Buffer]]) -> None:
         try:
             buffers = failed()
         except Exception:

@@ -19,7 +19,7 @@ STOP_GRACE_S = 5.0
 """Seconds that requests already read have to be answered when the broker stops."""
 
 
-class Room(Protocol):
+class HandlerGroup(Protocol):
     """Handlers of some of the APIs."""
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -49,7 +49,7 @@ class Gateway:
         """Bytes of unanswered requests and of replies that clients have not read."""
         return 0 if self._server is None else self._server.in_flight.taken_bytes
 
-    async def start(self, rooms: Iterable[Room], in_flight_bytes_max: int) -> None:
+    async def start(self, rooms: Iterable[HandlerGroup], in_flight_bytes_max: int) -> None:
         """Answer requests by the handlers of ``rooms``, with at most ``in_flight_bytes_max`` bytes of them in memory.
 
         Raises:
@@ -65,7 +65,7 @@ class Gateway:
         self._bound.close()
 
 
-def handlers_of(rooms: Iterable[Room]) -> dict[int, Handler]:
+def handlers_of(rooms: Iterable[HandlerGroup]) -> dict[int, Handler]:
     """Return the handler of each API by its key, including ApiVersions."""
     handlers: dict[int, Handler] = {API.API_VERSIONS: _versions}
     for room in rooms:

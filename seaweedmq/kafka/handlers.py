@@ -18,7 +18,7 @@ from seaweedmq.kafka.data.partition_reader import PartitionReader
 from seaweedmq.kafka.data.produce import ProduceHandlers
 from seaweedmq.kafka.data.producer_ids import ProducerIds
 from seaweedmq.kafka.data.reencode import Reencoder
-from seaweedmq.kafka.gateway import Room
+from seaweedmq.kafka.gateway import HandlerGroup
 from seaweedmq.kafka.groups.classic import ClassicGroupHandlers
 from seaweedmq.kafka.groups.committed_offsets import CommittedOffsetsHandlers
 from seaweedmq.kafka.groups.find_coordinator import FindCoordinatorHandlers
@@ -51,7 +51,7 @@ class Handlers:
         )
         self.fetch_memory = FetchMemory(local.memory.fetch_bytes)
         reader = PartitionReader(self._cursors, Reencoder(local.memory.reencode_bytes // 2))
-        self.all: Sequence[Room] = (
+        self.all: Sequence[HandlerGroup] = (
             MetadataHandlers(local, self.directory, changes),
             TopicHandlers(self.directory, changes, config),
             ConfigHandlers(

@@ -64,7 +64,7 @@ class Stage(Enum):
 
 
 @dataclass(slots=True)
-class _Round:
+class _Append:
     """The records of one append, and the replies to send once it is committed."""
 
     pairs: list[Pair] = field(default_factory=list)
@@ -103,11 +103,11 @@ class Shard:
         self._tokens = count(1)
         self._waiting: dict[int, tuple[asyncio.Future[Any], Callable[[Any], Any]]] = {}
         """Unanswered requests by token, including cancelled ones."""
-        self._round = _Round()
+        self._round = _Append()
         self._is_writing = False
         self._work = Signal()
         self._timer: asyncio.TimerHandle | None = None
-        self._doubtful: set[str] = set()
+        self._maybe_deleted: set[str] = set()
         """Topics that may be deleted; etcd decides whether their offsets are dropped."""
         self._is_doubtful = asyncio.Event()
         self._snapshots = Snapshots(snapshot_after_bytes)
@@ -145,13 +145,13 @@ class Shard:
         token = next(self._tokens)
         seen = at(self._state)
         answer = self._answer_to(token, _itself)
-        self._settle(_Round(answers=[(token, seen)]))
+        self._settle(_Append(answers=[(token, seen)]))
         return answer
 
     def topics_deleted(self, topics: Iterable[str]) -> None:
         """Drop the offsets of deleted or recreated topics, once etcd confirms the deletion."""
-        self._doubtful.update(topics)
-        if self._doubtful:
+        self._maybe_deleted.update(topics)
+        if self._maybe_deleted:
             self._is_doubtful.set()
 
     def _answer_to(self, token: int, made_of: Callable[[Any], Any]) -> "asyncio.Future[Any]":
@@ -198,9 +198,9 @@ class Shard:
             else:
                 answers += prompt
         if pairs or answers:
-            self._settle(_Round(pairs, answers))
+            self._settle(_Append(pairs, answers))
 
-    def _settle(self, more: _Round) -> None:
+    def _settle(self, more: _Append) -> None:
         """Send the replies once everything handled so far is committed."""
         if not more.pairs and not self._round and not self._is_writing and self.partition.is_sure:
             self._say(more.answers)
@@ -243,7 +243,7 @@ class Shard:
                 backoff(self._env.rng, LOAD_RETRY_FIRST_S, LOAD_RETRY_MOST_S),
                 on=Exception,  # a failure of one partition must not end the others of this broker
                 stop=when(lambda: self.partition.is_over),
-                told=self._note_trouble,
+                told=self._log_load_failure,
             )
             await loading(self._load)
             self._begin()
@@ -265,7 +265,7 @@ class Shard:
         while True:
             await self._is_doubtful.wait()
             self._is_doubtful.clear()
-            topics, self._doubtful = self._doubtful, set()
+            topics, self._maybe_deleted = self._maybe_deleted, set()
             for topic in sorted(topics):
                 asking = retrying(backoff(self._env.rng, LOAD_RETRY_FIRST_S, LOAD_RETRY_MOST_S), on=SeaweedMQError)
                 topic_id: bytes | None = await asking(self._topic_ids.current, topic)
@@ -297,7 +297,7 @@ class Shard:
         self._snapshots.loaded(kept, self._loop.time())
 
     async def _write_round(self) -> None:
-        now, self._round = self._round, _Round()
+        now, self._round = self._round, _Append()
         self._is_writing = True
         try:
             self._snapshots.begin_if_due(self.partition.end, self._state.snapshot, self._loop.time())
@@ -336,7 +336,7 @@ class Shard:
                 answer.set_exception(self._moved())
                 answer.exception()  # marks it as retrieved: the caller may fail before it awaits
 
-    def _note_trouble(self, attempt: int, error: BaseException) -> None:
+    def _log_load_failure(self, attempt: int, error: BaseException) -> None:
         is_expected = isinstance(error, SeaweedMQError)
         log.log(
             logging.WARNING if attempt == 1 else logging.DEBUG,

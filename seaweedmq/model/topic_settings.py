@@ -34,7 +34,7 @@ OWN_FIELDS: Mapping[str, str] = {
 """Name that is never kept by name -> the field and CLI option that set it."""
 
 AUTO_COMPACT = "seaweedmq.auto.compact"
-LOCAL_RETENTION_AS_USUAL, LOCAL_RETENTION_FOR_EVER = -2, -1
+LOCAL_RETENTION_AS_USUAL, LOCAL_RETENTION_UNLIMITED = -2, -1
 ROLL_BYTES_MIN = 64 * 1024
 """Lowest effective ``segment.bytes``: the preamble of a log file may be as large."""
 
@@ -93,8 +93,8 @@ def check_configs(configs: Configs, replicas: int) -> None:
         _check_form(name, value)
         if name in OWN_FIELDS:
             raise InvalidArgument(f"{name} is not set by name: set {OWN_FIELDS[name]} instead")
-        if name in _ACTING:
-            _ACTING[name](value)
+        if name in _PARSERS:
+            _PARSERS[name](value)
     names = [name for name, _ in configs]
     if names != sorted(set(names)):
         raise InvalidArgument("settings by name are out of order or not unique: name each once, sorted")
@@ -119,9 +119,9 @@ def settings_of(configs: Configs) -> TopicSettings:
     """
     acting: dict[str, Any] = {}
     for name, value in configs:
-        if name in _ACTING:
+        if name in _PARSERS:
             try:
-                acting |= _ACTING[name](value)
+                acting |= _PARSERS[name](value)
             except InvalidArgument:
                 continue
     return TopicSettings(**acting)
@@ -157,7 +157,7 @@ def _log_kept_s(value: str) -> float | None:
     kept_ms = _integer("local.retention.ms", LOCAL_RETENTION_AS_USUAL)(value)
     if kept_ms == LOCAL_RETENTION_AS_USUAL:
         return None
-    return math.inf if kept_ms == LOCAL_RETENTION_FOR_EVER else kept_ms / 1_000
+    return math.inf if kept_ms == LOCAL_RETENTION_UNLIMITED else kept_ms / 1_000
 
 
 def _boolean(name: str, value: str) -> bool:
@@ -181,7 +181,7 @@ def _cleanup(value: str) -> dict[str, object]:
     return {"compacts": "compact" in policies, "expires": "delete" in policies}
 
 
-_ACTING: Mapping[str, Callable[[str], dict[str, object]]] = {
+_PARSERS: Mapping[str, Callable[[str], dict[str, object]]] = {
     "segment.ms": _field("roll_age_s", lambda value: _integer("segment.ms", 1)(value) / 1_000),
     "segment.bytes": _field("roll_bytes", lambda value: max(ROLL_BYTES_MIN, _integer("segment.bytes", 1)(value))),
     "local.retention.ms": _field("log_kept_s", _log_kept_s),

@@ -24,7 +24,7 @@ class Signal:
         self._waiters.clear()
 
     @property
-    def is_heard(self) -> bool:
+    def has_waiters(self) -> bool:
         """Whether a coroutine waits or a listener exists."""
         return bool(self._waiters or self._listeners)
 

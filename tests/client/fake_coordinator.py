@@ -8,7 +8,7 @@ from seaweedmq.core.group.events import (
     Changed,
     Committing,
     Event,
-    Goodbye,
+    StreamEnd,
     GroupLimits,
     Learned,
     MemberLeft,
@@ -146,7 +146,7 @@ class FakeCoordinator:
 
     def _say(self, outcome: Outcome) -> None:
         for reply in outcome.replies:
-            if isinstance(reply, Goodbye):
+            if isinstance(reply, StreamEnd):
                 self._close(reply.stream, reply.error)
             elif reply.stream in self._queues:
                 self._queues[reply.stream].put_nowait(reply.message)

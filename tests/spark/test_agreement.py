@@ -136,7 +136,7 @@ def test_six_readers_agree_before_in_the_middle_of_and_after_a_compaction(
     assert logs.reconcile(files.root, files.topic) == 1  # the log tells of the merged table now
     assert found_by(OF_LOG, spark, files) == dict.fromkeys(OF_LOG, whole)
 
-    removed, problems = compact.remove_doubled(files.root, files.topic, 1)
+    removed, problems = compact.remove_superseded(files.root, files.topic, 1)
     assert (len(removed), problems) == (2, [])
     assert logs.reconcile(files.root, files.topic) is None
     assert found_by(everybody, spark, files) == dict.fromkeys(everybody, whole)

@@ -159,7 +159,7 @@ def test_damage_of_a_payload_is_not_passed_on(sink: StagedSink) -> None:
     frames = StagedFrames(batch.folder, [staged])
     first, second = frames.headers()
     assert frames.payload(first) == b"8 bytes."
-    with pytest.raises(Corrupt, match=r"\.frames is damaged behind byte 152: restore it"):
+    with pytest.raises(Corrupt, match=r"\.frames is damaged after byte 152: restore it"):
         frames.payload(second)
     frames.close()
 
@@ -185,28 +185,28 @@ def test_each_segment_reads_the_headers_of_its_own_frames_and_any_number_of_file
 
 
 def test_a_sink_keeps_to_its_topic_though_another_one_takes_the_name(tmp_path: Path, sink: StagedSink) -> None:
-    sink.keep_to(7)
-    StagedSink(tmp_path, NAME, "q-2").keep_to(8)
-    sink.keep_to(7)
+    sink.bind_topic(7)
+    StagedSink(tmp_path, NAME, "q-2").bind_topic(8)
+    sink.bind_topic(7)
     for _ in range(2):
         with pytest.raises(NotFound, match="shop/orders was deleted and created again since this query began to"):
-            sink.keep_to(8)
-    StagedSink(tmp_path, NAME, "q").keep_to(8)
+            sink.bind_topic(8)
+    StagedSink(tmp_path, NAME, "q").bind_topic(8)
 
 
 def test_a_sink_of_a_namespace_that_is_not_there_brings_nothing_to_life(tmp_path: Path) -> None:
     topics = tmp_path / TOPICS
     topics.mkdir()
     with pytest.raises(NotFound, match="topic shop/orders is no longer in the storage"):
-        StagedSink(tmp_path, NAME, "q-1").keep_to(7)
+        StagedSink(tmp_path, NAME, "q-1").bind_topic(7)
     assert list(topics.iterdir()) == []
 
 
 def test_which_topic_a_sink_keeps_to_is_forgotten_long_after_the_sink_is_gone(tmp_path: Path, sink: StagedSink) -> None:
     with sink.batch(1).staging("0"):
-        sink.keep_to(7)
-    StagedSink(tmp_path, NAME, "q-2").keep_to(7)
-    StagedSink(tmp_path, NAME, "q-3").keep_to(7)
+        sink.bind_topic(7)
+    StagedSink(tmp_path, NAME, "q-2").bind_topic(7)
+    StagedSink(tmp_path, NAME, "q-3").bind_topic(7)
     marks = tmp_path / "topics" / "shop" / ".sinks" / "orders"
     for name, days in (("q-1-7", 31), ("q-2-7", 31), ("q-3-7", 29)):
         at = time.time() - days * 86_400
@@ -230,7 +230,7 @@ def test_damage_is_said_and_where_it_is(sink: StagedSink) -> None:
             (batch.manifest(), list(StagedFrames(batch.folder, [staged]).headers()))
         path.write_bytes(whole)
     (batch.folder / staged.name).unlink()
-    with pytest.raises(Corrupt, match="is gone, which the manifest beside it names"):
+    with pytest.raises(Corrupt, match="of the manifest is missing"):
         list(StagedFrames(batch.folder, [staged]).headers())
 
 
@@ -293,8 +293,8 @@ def test_a_clock_that_is_ahead_for_a_while_sweeps_nothing(
 ) -> None:
     with sink.batch(0).staging("0") as file:
         file.finish()
-    sink.keep_to(7)
-    StagedSink(tmp_path, NAME, "q-2").keep_to(7)
+    sink.bind_topic(7)
+    StagedSink(tmp_path, NAME, "q-2").bind_topic(7)
     clock_s = time.time()
     monkeypatch.setattr(staged_sweep, "clock_s", lambda _: clock_s)
     touch = Path.touch

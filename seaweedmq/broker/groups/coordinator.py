@@ -17,12 +17,12 @@ from seaweedmq.core.group.events import (
     Committing,
     Deleted,
     Event,
-    Goodbye,
     Learned,
     MemberLeft,
     Opened,
     Outcome,
     Released,
+    StreamEnd,
     StreamLost,
     Tick,
 )
@@ -80,14 +80,14 @@ class Coordinator:
         self._pending = Outcome()
         self._waiting: list[asyncio.Future[None]] = []
         """Callers that wait until the pending outcome is written."""
-        self._doom: SeaweedMQError | None = None
+        self._deletion_error: SeaweedMQError | None = None
         """Error sent to the members, set once the group is to be deleted."""
         self._changed = Signal()
 
     async def run(self) -> None:
         """Write outcomes, send replies and keep time until the group is idle or deleted, or a write fails."""
         clock = asyncio.create_task(self._keep_time(), name=f"clock of {self.name}")
-        writer = asyncio.create_task(self._write_on(), name=f"writer of {self.name}")
+        writer = asyncio.create_task(self._write_loop(), name=f"writer of {self.name}")
         tasks = (writer, clock)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -122,7 +122,7 @@ class Coordinator:
     async def delete(self, error: SeaweedMQError) -> None:
         """Delete the group permanently; its members' streams end with ``error``."""
         settled = self._settled()
-        self._doom = error
+        self._deletion_error = error
         self._changed.fire()
         await settled
 
@@ -176,7 +176,7 @@ class Coordinator:
                         _check(request)
                         await session.expect(request.number)
                         self._size.check_commit(request)
-                        await self._know_ends(session.member, request)
+                        await self._query_ends(session.member, request)
                         self.handle(Committing(session.stream, request, self._wall_us()))
                     case GroupReleased(segments):
                         self.handle(Released(session.stream, segments))
@@ -199,7 +199,7 @@ class Coordinator:
         if not self.over:
             self.handle(StreamLost(session.stream))
 
-    async def _know_ends(self, member: str, commit: GroupCommit) -> None:
+    async def _query_ends(self, member: str, commit: GroupCommit) -> None:
         """Query the high watermarks of segments where the commit is ahead of the known ones.
 
         Raises:
@@ -251,13 +251,13 @@ class Coordinator:
                     await self._learn_ends()
                 self.handle(Tick())
 
-    async def _write_on(self) -> None:
+    async def _write_loop(self) -> None:
         loop = asyncio.get_running_loop()
         written_at = loop.time() - COMMIT_INTERVAL_S
         while True:
             if not await self._something_to_write() or self.over:
                 return
-            if self._doom is None and self._pending.record is None and not self._waiting:
+            if self._deletion_error is None and self._pending.record is None and not self._waiting:
                 await asyncio.sleep(written_at + COMMIT_INTERVAL_S - loop.time())
             waiting, self._waiting = self._waiting, []
             try:
@@ -269,12 +269,12 @@ class Coordinator:
             for waiter in waiting:
                 if not waiter.done():
                     waiter.set_result(None)
-            if self._doom is not None:
+            if self._deletion_error is not None:
                 return
 
     async def _something_to_write(self) -> bool:
         """Wait for an outcome to write; return False if the group stays idle."""
-        while self._doom is None and self._pending == Outcome() and not self._waiting:
+        while self._deletion_error is None and self._pending == Outcome() and not self._waiting:
             if self.over:
                 break
             try:
@@ -285,9 +285,9 @@ class Coordinator:
         return True
 
     async def _write_pending(self) -> None:
-        if self._doom is not None:
+        if self._deletion_error is not None:
             await self._store.delete()
-            self.handle(Deleted(self._doom))
+            self.handle(Deleted(self._deletion_error))
             pending = self._pending
         else:
             pending, self._pending = self._pending, Outcome()
@@ -300,10 +300,10 @@ class Coordinator:
             session = self._sessions.get(reply.stream)
             if session is None:
                 continue
-            if isinstance(reply, Goodbye):
+            if isinstance(reply, StreamEnd):
                 session.end(reply.error)
-            elif untold := session.say(reply.message):
-                self.handle(Released(session.stream, untold))
+            elif unsent := session.say(reply.message):
+                self.handle(Released(session.stream, unsent))
 
     def _settled(self) -> "asyncio.Future[None]":
         """Return a future that is done once the present outcome is written.

@@ -76,7 +76,7 @@ class GroupJournal:
         """Names of begun files that may still exist."""
         self._newest: str | None = None
         """Name of the file with the newest durable snapshot."""
-        self._complaints = OnceLogger(log)
+        self._failures_log = OnceLogger(log)
 
     async def record(self, revision: int, changes: Sequence[Put | Delete]) -> None:
         """Append the changes of one transaction; return once they survive the death of this process.
@@ -113,11 +113,11 @@ class GroupJournal:
                 try:
                     journal = await self._begin()
                     attempt = 0
-                    self._complaints.over("journal of groups")
+                    self._failures_log.over("journal of groups")
                     await self._write(journal)
                 except SeaweedMQError as error:
                     attempt += 1
-                    self._complaints.add("journal of groups", error)
+                    self._failures_log.add("journal of groups", error)
                     await asyncio.sleep(self._pause_s(attempt))
         finally:
             self._is_over = True
@@ -172,13 +172,13 @@ class GroupJournal:
         """Delete the files before one whose snapshot is durable, with retries without end."""
 
         def complain(_: int, error: BaseException) -> None:
-            self._complaints.add("old journals of groups", error)
+            self._failures_log.add("old journals of groups", error)
 
         async for attempt in retrying(self._pause_s, on=SeaweedMQError, told=complain):
             with attempt:
                 older = [found for found in await self._store.list_journals() if found < newest]
                 await self._store.delete_journals(older)
-        self._complaints.over("old journals of groups")
+        self._failures_log.over("old journals of groups")
         self._left = [name for name in self._left if name >= newest]
 
     async def _write(self, journal: _Open) -> None:

@@ -63,7 +63,7 @@ class Balancer:
         """Task group of the transitions; None while ``run`` does not run."""
         self._tasks: dict[asyncio.Task[None], Transition] = {}
         """Transitions under way, or queued behind ``changes_at_once_max``."""
-        self._complaints = OnceLogger(log)
+        self._failures_log = OnceLogger(log)
         self._begun = asyncio.Semaphore(config.changes_at_once_max)
         self.holds: dict[SegmentId, Decision] = {}
         """Changes that are due but blocked at present, each with its start and reason."""
@@ -72,18 +72,18 @@ class Balancer:
         """Decide once an interval, until cancelled. A new leader first waits for load reports, up to a limit."""
         async with asyncio.TaskGroup() as self._group:
             try:
-                await self._decide_on_and_on()
+                await self._decide_repeatedly()
             finally:
                 self._group = None
                 self.holds.clear()
 
-    async def _decide_on_and_on(self) -> None:
+    async def _decide_repeatedly(self) -> None:
         loop = asyncio.get_running_loop()
         patience = loop.time() + MISSED_REPORTS_MAX * self._config.load_report_interval_s
         pause_s = self._config.balance_interval_s
         while True:
             await asyncio.sleep(pause_s)
-            if self._silent() and loop.time() < patience:
+            if self._unreported() and loop.time() < patience:
                 continue
             began = loop.time()
             self._begin(self._decide(at_once=False))
@@ -97,7 +97,7 @@ class Balancer:
         Raises:
             Unavailable: If the load of a broker is unknown, or this broker does not lead or has just begun to.
         """
-        silent = self._silent()
+        silent = self._unreported()
         if silent:
             address = self._metadata.view.brokers[silent[0]].address
             raise Unavailable(f"broker {address} has no recent load report: retry")
@@ -108,7 +108,7 @@ class Balancer:
             await asyncio.wait(tasks, timeout=self._config.rpc_timeout_s / 2)
         return tuple(decided)
 
-    def _silent(self) -> list[str]:
+    def _unreported(self) -> list[str]:
         """Live brokers whose load is unknown."""
         reported = {report.broker for report in self._reports()}
         return sorted(b.id for b in self._metadata.view.brokers.values() if b.id not in reported and not b.draining)
@@ -148,15 +148,17 @@ class Balancer:
             raise Unavailable("the leadership changed a moment ago: retry")
         self._note([action for action in actions if isinstance(action, Hold)])
         tasks = []
-        for step in filter(None, map(self._step, actions)):
-            task = self._group.create_task(self._carry_out(step), name=f"{step.kind} {step.predecessors[0]}")
-            self._tasks[task] = step
+        for transition in filter(None, map(self._step, actions)):
+            task = self._group.create_task(
+                self._carry_out(transition), name=f"{transition.kind} {transition.predecessors[0]}"
+            )
+            self._tasks[task] = transition
             task.add_done_callback(self._tasks.pop)
             tasks.append(task)
         return tasks
 
     def _planned(self) -> list[SegmentId]:
-        return [predecessor.key for step in self._tasks.values() for predecessor in step.predecessors]
+        return [predecessor.key for transition in self._tasks.values() for predecessor in transition.predecessors]
 
     def _note(self, holds: Sequence[Hold]) -> None:
         """Record the current holds; log new ones."""
@@ -212,14 +214,14 @@ class Balancer:
         assert found is not None, "a decision names segments of the view"
         return found
 
-    async def _carry_out(self, step: Transition) -> None:
+    async def _carry_out(self, transition: Transition) -> None:
         """Carry out one transition. A failed one is dropped: the next decision repeats it if it is still due."""
         async with self._begun:
-            if not all(map(self._metadata.is_open, step.predecessors)):
+            if not all(map(self._metadata.is_open, transition.predecessors)):
                 return
-            what = f"{step.kind} of {step.predecessors[0]}"
+            what = f"{transition.kind} of {transition.predecessors[0]}"
             try:
-                await self._transitions.carry_out(step)
-                self._complaints.over(what)
+                await self._transitions.carry_out(transition)
+                self._failures_log.over(what)
             except SeaweedMQError as error:
-                self._complaints.add(what, error)
+                self._failures_log.add(what, error)

@@ -58,7 +58,7 @@ class Documents:
         self._changed = asyncio.Event()
         self._deleted = asyncio.Event()
         self._lines: dict[TopicName, _Lines] = {}
-        self._complaints = OnceLogger(log)
+        self._failures_log = OnceLogger(log)
 
     async def run(self) -> None:
         """Write and delete what is due, until cancelled."""
@@ -99,7 +99,7 @@ class Documents:
             try:
                 await self._store.put_documents(name, {TOPIC_DOCUMENT: topic_document(topic)})
             except StorageFailed as error:
-                self._complaints.add(f"document write of {name}", error)
+                self._failures_log.add(f"document write of {name}", error)
 
     async def write_due(self) -> bool:
         """Write the documents that are due.
@@ -126,7 +126,7 @@ class Documents:
             await self._write(name, is_durable)
         except SeaweedMQError as error:
             self._due.add(name)
-            self._complaints.add(f"document write of {name}", error)
+            self._failures_log.add(f"document write of {name}", error)
             return False
         except BaseException:  # a cancelled caller leaves the write to ``run``
             self.expect([name])
@@ -181,7 +181,7 @@ class Documents:
         try:
             await self.delete(name)
         except SeaweedMQError as error:
-            self._complaints.add(f"file deletion of {name}", error)
+            self._failures_log.add(f"file deletion of {name}", error)
             return False
         return True
 

@@ -19,7 +19,7 @@ from seaweedmq.broker.leader.registration_reaper import RegistrationReaper
 from seaweedmq.broker.leader.repairer import Repairer
 from seaweedmq.broker.leader.sealer import Sealer
 from seaweedmq.broker.leader.segment_admin import SegmentAdmin
-from seaweedmq.broker.leader.topics.deletion import until_heard
+from seaweedmq.broker.leader.topics.deletion import wait_closed
 from seaweedmq.broker.leader.topics.record_deletion import RecordDeletion
 from seaweedmq.broker.leader.topics.schema_adopter import SchemaAdopter
 from seaweedmq.broker.leader.topics.taken_ids import TakenIds
@@ -101,7 +101,7 @@ class Leader:
         self._documents = Documents(
             self.metadata,
             store,
-            heard=lambda deletion: until_heard(
+            heard=lambda deletion: wait_closed(
                 deletion, view, dial, election.outlive_others, rng=env.rng, lease_ttl_s=config.lease_ttl_s
             ),
         )
@@ -231,7 +231,7 @@ class Leader:
         news = [segment for segment in segments if not self.transitions.concerns(segment)]
         if not news:
             return
-        log.log(level, "replica suspected: %s: %s: %s", named(news), suspect or "nobody", suspicions.reason)
+        log.log(level, "replica suspected: %s: %s: %s", named(news), suspect or "no broker", suspicions.reason)
         if suspect:
             self.placement.suspect(suspect)
         for segment in news:

@@ -32,7 +32,7 @@ class MarkerKeeper:
     def __init__(self, metadata: Metadata, store: SegmentStore) -> None:
         self._metadata = metadata
         self._store = store
-        self._complaints = OnceLogger(log)
+        self._failures_log = OnceLogger(log)
 
     async def run(self) -> None:
         """Raise the marker whenever etcd has advanced, until cancelled."""
@@ -48,9 +48,9 @@ class MarkerKeeper:
                     kept = await self._keep(view.cluster)
                     kept_at_s = loop.time()
                 except SeaweedMQError as error:
-                    self._complaints.add("storage marker", error)
+                    self._failures_log.add("storage marker", error)
                 else:
-                    self._complaints.over("storage marker")
+                    self._failures_log.over("storage marker")
             await asyncio.sleep(KEEP_INTERVAL_S)
 
     async def _keep(self, identity: ClusterIdentity) -> int:

@@ -39,7 +39,7 @@ class _Waiting:
 
 
 @dataclass(slots=True)
-class _Share:
+class _TopicChanges:
     """One topic's part of a transaction."""
 
     topic: Topic
@@ -102,15 +102,15 @@ class MetadataBatcher:
             self._put_back(shares)
             raise
 
-    def _gather(self) -> list[_Share]:
+    def _gather(self) -> list[_TopicChanges]:
         """Return the changes that fit into one transaction, at least one, in order of arrival.
 
         They are grouped by topic: a topic is written once, however many of its segments change.
         """
-        shares: list[_Share] = []
+        shares: list[_TopicChanges] = []
         keys_taken = bytes_taken = 0
         for name, waiting in list(self._waiting.items()):
-            share: _Share | None = None
+            share: _TopicChanges | None = None
             while waiting:
                 change = None if waiting[0].done.done() else self._planned(waiting[0], share)
                 if change is None:
@@ -123,13 +123,13 @@ class MetadataBatcher:
                     return shares  # planned again for the next one, which costs a load estimate
                 if share is None:
                     revision = self._metadata.view.topic_revision(name)
-                    share = _Share(change.topic, compares=[Compare(keys.topic_key(name), mod_revision=revision)])
+                    share = _TopicChanges(change.topic, compares=[Compare(keys.topic_key(name), mod_revision=revision)])
                     shares.append(share)
                 share.add(waiting.popleft(), change, puts, self._metadata.unchanged)
             del self._waiting[name]
         return shares
 
-    def _planned(self, waiting: _Waiting, share: _Share | None) -> MetadataChange | None:
+    def _planned(self, waiting: _Waiting, share: _TopicChanges | None) -> MetadataChange | None:
         """Return the planned change; None if the caller already has its result."""
         try:
             change = waiting.plan(share.topic if share else self._metadata.topic(waiting.name))
@@ -140,27 +140,27 @@ class MetadataBatcher:
             waiting.done.set_result(None)
         return change
 
-    async def _commit(self, shares: list[_Share]) -> None:
+    async def _commit(self, shares: list[_TopicChanges]) -> None:
         """Write all shares; if a compare fails, each topic by itself."""
         try:
             if await self._transact(shares):
-                _tell(shares, None)
+                _finish(shares, None)
             elif len(shares) == 1:
-                _tell(shares, Conflict(f"{shares[0].topic.name} changed concurrently: retry"))
+                _finish(shares, Conflict(f"{shares[0].topic.name} changed concurrently: retry"))
             else:
                 for share in shares:
                     await self._commit([share])
         except InvalidArgument as error:
             if sum(len(share.waiting) for share in shares) == 1:
-                _tell(shares, error)
+                _finish(shares, error)
                 return
             keys_tried = sum(len(share.puts) + 1 for share in shares)
             self._keys_max = max(1, min(self._keys_max, keys_tried) // 2)  # this etcd takes fewer keys than the default
             self._put_back(shares)
         except SeaweedMQError as error:
-            _tell(shares, error)
+            _finish(shares, error)
 
-    async def _transact(self, shares: Sequence[_Share]) -> bool:
+    async def _transact(self, shares: Sequence[_TopicChanges]) -> bool:
         """Return whether the transaction was done, and wait for the view; False if a compare failed."""
         compares = [compare for share in shares for compare in share.compares]
         topics = [Put(keys.topic_key(share.topic.name), topic_to_json(share.topic)) for share in shares]
@@ -169,7 +169,7 @@ class MetadataBatcher:
             await self._metadata.view.wait_revision(revision)
         return revision is not None
 
-    def _put_back(self, shares: Sequence[_Share]) -> None:
+    def _put_back(self, shares: Sequence[_TopicChanges]) -> None:
         """Put unfinished changes back to the front of their topics' queues.
 
         A change that was done after all conflicts when it is planned again.
@@ -180,7 +180,7 @@ class MetadataBatcher:
                 self._waiting.setdefault(share.topic.name, deque()).extendleft(reversed(undone))
 
 
-def _tell(shares: Sequence[_Share], error: SeaweedMQError | None) -> None:
+def _finish(shares: Sequence[_TopicChanges], error: SeaweedMQError | None) -> None:
     for waiting in [waiting for share in shares for waiting in share.waiting if not waiting.done.done()]:
         if error is None:
             waiting.done.set_result(None)

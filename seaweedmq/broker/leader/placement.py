@@ -105,7 +105,7 @@ class Placement:
         """Place nothing new on the broker for ``SUSPECT_S``."""
         self.suspects[broker] = asyncio.get_running_loop().time() + SUSPECT_S
 
-    def forget_the_old(self) -> None:
+    def drop_outdated(self) -> None:
         """Drop reports of unregistered brokers, and expired suspicions."""
         now = asyncio.get_running_loop().time()
         live = self._view.brokers
@@ -121,7 +121,7 @@ class Placement:
         return {b.id for b in self._view.brokers.values() if b.draining}
 
     @property
-    def shunned(self) -> set[str]:
+    def avoided(self) -> set[str]:
         """Ids of the brokers that get no new segments: suspected or being drained."""
         return self.draining | set(self.suspects)
 
@@ -132,13 +132,13 @@ class Placement:
     # --- placement ----------------------------------------------------------------------------------------------------
 
     @property
-    def somebody_is_free(self) -> bool:
+    def has_target(self) -> bool:
         """Whether a broker is not being drained."""
         return bool(self._view.brokers.keys() - self.draining)
 
-    def check_somebody_is_free(self) -> None:
+    def check_target(self) -> None:
         """Raise Unavailable if no broker can take a segment."""
-        if not self.somebody_is_free:
+        if not self.has_target:
             raise Unavailable("every broker is being drained: add a broker")
 
     def of_successors(
@@ -159,7 +159,7 @@ class Placement:
         placed: list[tuple[str, ...]] = []
         leaving = Counter(replica for predecessor in predecessors for replica in predecessor.replicas)
         for wish in wishes:
-            self.check_somebody_is_free()
+            self.check_target()
             draining = self.draining
             staying = [
                 replace(c, room=c.room + leaving[c.broker]) for c in self.candidates() if c.broker not in draining

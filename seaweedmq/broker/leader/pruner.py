@@ -56,7 +56,7 @@ class Pruner:
         """Segments whose sequences are due. Other leaders stamped them, perhaps by slow clocks."""
         self._offsets_due: set[TopicName] = set()
         """Topics whose groups may still have offsets of pruned segments."""
-        self._complaints = OnceLogger(log)
+        self._failures_log = OnceLogger(log)
 
     async def run(self) -> None:
         """Prune once an interval, until cancelled."""
@@ -69,7 +69,7 @@ class Pruner:
                     try:
                         await work()
                     except SeaweedMQError as error:
-                        self._complaints.add("metadata pruning", error)
+                        self._failures_log.add("metadata pruning", error)
         finally:
             self._trim_due.clear()
 
@@ -131,7 +131,7 @@ class Pruner:
                 await self._forget_offsets(name)
             except SeaweedMQError as error:
                 self._offsets_due.add(name)
-                self._complaints.add(f"removal of group offsets in pruned segments of {name}", error)
+                self._failures_log.add(f"removal of group offsets in pruned segments of {name}", error)
 
     def _is_older(self, name: TopicName, period_s: float) -> Callable[[Segment], bool]:
         before_us = self._clock.before_us(period_s)

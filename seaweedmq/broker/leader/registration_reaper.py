@@ -21,7 +21,7 @@ class RegistrationReaper:
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
-        self._complaints = OnceLogger(log)
+        self._failures_log = OnceLogger(log)
 
     async def run(self) -> None:
         """Delete stale registrations until cancelled."""
@@ -38,6 +38,6 @@ class RegistrationReaper:
             if await self._metadata.transact([as_seen], [Delete(key)]) is not None:
                 log.warning("stale registration deleted: %s", key)
         except SeaweedMQError as error:
-            self._complaints.add(f"deletion of stale registration {key}", error)
+            self._failures_log.add(f"deletion of stale registration {key}", error)
             await asyncio.sleep(RETRY_S)
-            self._metadata.view.nudge()
+            self._metadata.view.wake()

@@ -26,7 +26,7 @@ RECOVERIES_AT_ONCE = 8
 """Concurrent recoveries of segments without live replicas: each reads files."""
 LOOK_S = 0.02
 """Shortest time between two checks, in seconds: one check covers many changes."""
-LOOKING_SHARE_MAX = 0.2
+CHECK_SHARE_MAX = 0.2
 """Largest share of time spent on checks: with many segments one check may be long."""
 RETRY_S = 0.5
 
@@ -51,7 +51,7 @@ class Repairer:
         self._replacing: set[SegmentId] = set()
         self._reinforced: SegmentId | None = None
         """The last segment replaced for lack of replicas."""
-        self._unseen: dict[SegmentId, None] = {}
+        self._unchecked: dict[SegmentId, None] = {}
         """Segments to check. Open segments that are neither in it nor being replaced are healthy."""
         self._short = ShortSegments()
         self._noted: dict[TopicName, set[SegmentId]] = {}
@@ -63,14 +63,14 @@ class Repairer:
         self._limits: dict[str, asyncio.Semaphore] = {}
         """Limits of concurrent replacements by first live replica; "" for segments without one."""
         self._look_again = asyncio.Event()
-        self._complaints = OnceLogger(log)
+        self._failures_log = OnceLogger(log)
 
     def add(self, segment: Segment) -> None:
         """Schedule the replacement of an open segment whose replicas lost each other."""
         if segment.is_open and self._metadata.view.segment(segment.key) == segment:
             self._broken.add(segment.key)
             self._note(segment.key)
-            self._see_again(segment.key)
+            self._schedule(segment.key)
 
     async def run(self, transitions: TransitionRunner) -> None:
         """Replace segments until cancelled."""
@@ -86,8 +86,8 @@ class Repairer:
                         task = tasks.create_task(self.carry_out(transitions, repair), name=f"replace {repair.segment}")
                         self._replacing.add(key)
                         task.add_done_callback(partial(self._ended, key))
-                    await asyncio.sleep(max(LOOK_S, (loop.time() - began) / LOOKING_SHARE_MAX))
-                    await self._something_to_do(seen)
+                    await asyncio.sleep(max(LOOK_S, (loop.time() - began) / CHECK_SHARE_MAX))
+                    await self._wait_due(seen)
 
     def _due(self, touched: Iterable[TopicName]) -> list[Repair]:
         """Return the repairs that are due and not under way.
@@ -96,22 +96,24 @@ class Repairer:
             touched: Topics that changed since the last call.
         """
         placement, live = self._placement, self._metadata.view.brokers
-        placement.forget_the_old()
+        placement.drop_outdated()
         brokers = frozenset(live), frozenset(placement.draining)
         touched = list(touched)
         self._learn(touched if brokers == self._brokers else list(self._metadata.view.open_segments))
         self._brokers = brokers
         self._forget_closed(touched)
         self._limits = {b: limit for b, limit in self._limits.items() if not b or b in live}
-        if not placement.somebody_is_free:
+        if not placement.has_target:
             return []  # all brokers drain: they keep their segments until another one joins
-        seeing = self._open(key for key in self._unseen if key not in self._not_before and key not in self._replacing)
-        self._unseen = {key: None for key in self._unseen if key in self._not_before}
+        seeing = self._open(
+            key for key in self._unchecked if key not in self._not_before and key not in self._replacing
+        )
+        self._unchecked = {key: None for key in self._unchecked if key in self._not_before}
         found = repairs(seeing, live, draining=brokers[1], suspected=placement.suspects, broken=self._broken)
         if not found and not self._replacing - self._failed and self._reinforced not in self._replacing:
             # One at a time: the other segments stay readable and writable meanwhile.
             reinforced = self._short.next(
-                len(live.keys() - placement.shunned),
+                len(live.keys() - placement.avoided),
                 self._metadata.view.topics,
                 self._open_segment,
                 self._replacing.union(self._not_before),
@@ -128,7 +130,7 @@ class Repairer:
             if topic is None:
                 continue
             for segment in view.open_of(name).values():
-                self._unseen[segment.key] = None
+                self._unchecked[segment.key] = None
                 if len(segment.replicas) < topic.replicas:
                     self._short.add(segment.key)
                     self._note(segment.key)
@@ -172,26 +174,26 @@ class Repairer:
         async with self._limits.setdefault(asked, asyncio.Semaphore(at_once)):
             if not self._metadata.is_open(segment):
                 return
-            step = Transition(
+            transition = Transition(
                 kind="repair",
                 predecessors=(segment,),
                 ranges=(segment.slots,),
-                wishes=(repair.stays,),
+                wishes=(repair.healthy_replicas,),
                 reason=repair.reason,
                 timeout_s=None,
             )
             what = f"replacement of {segment}"
             try:
-                await transitions.carry_out_here(step)
-                self._complaints.over(what)
+                await transitions.carry_out_here(transition)
+                self._failures_log.over(what)
             except Unrecoverable as error:
-                self._complaints.add(what, error)
+                self._failures_log.add(what, error)
                 attempts = self._attempts[segment.key] = self._attempts.get(segment.key, 0) + 1
                 self._pause(segment.key, retry_pause_s(attempts))
                 await self._record_problem(transitions, segment, error)
             except SeaweedMQError as error:
-                if self._placement.somebody_is_free:
-                    self._complaints.add(what, error)
+                if self._placement.has_target:
+                    self._failures_log.add(what, error)
                 else:  # all brokers drain, which is not a failure
                     log.info("replacement delayed: %s: %s; retrying", segment, error)
                 self._pause(segment.key, RETRY_S)
@@ -200,7 +202,7 @@ class Repairer:
         try:
             await transitions.record_problem(segment, problem_of(segment, error))
         except SeaweedMQError as refusal:  # the next attempt records it
-            self._complaints.add(f"record of the problem of {segment}", refusal)
+            self._failures_log.add(f"record of the problem of {segment}", refusal)
 
     def _pause(self, key: SegmentId, pause_s: float) -> None:
         """Schedule another attempt after the pause. The failed segment does not delay others meanwhile."""
@@ -210,13 +212,13 @@ class Repairer:
 
     def _ended(self, key: SegmentId, _: "asyncio.Task[None]") -> None:
         self._replacing.discard(key)
-        self._see_again(key)
+        self._schedule(key)
 
-    def _see_again(self, key: SegmentId) -> None:
-        self._unseen[key] = None
+    def _schedule(self, key: SegmentId) -> None:
+        self._unchecked[key] = None
         self._look_again.set()
 
-    async def _something_to_do(self, seen: int) -> None:
+    async def _wait_due(self, seen: int) -> None:
         """Wait until another check is due.
 
         A check is due when the metadata changes, a segment breaks, a task or a pause ends, or a suspicion expires. The

@@ -91,9 +91,9 @@ class SegmentAdmin:
         ranges: tuple[KeyRange, ...],
         wishes: tuple[tuple[str, ...], ...] = (),
     ) -> TopicDescription:
-        step = Transition(kind=kind, predecessors=predecessors, ranges=ranges, wishes=wishes, reason=MANUAL)
-        await self._transitions.carry_out(step)
-        return describe(self._metadata.view, step.topic)
+        transition = Transition(kind=kind, predecessors=predecessors, ranges=ranges, wishes=wishes, reason=MANUAL)
+        await self._transitions.carry_out(transition)
+        return describe(self._metadata.view, transition.topic)
 
     def _open(self, name: TopicName, number: int) -> Segment:
         self._metadata.topic(name)

@@ -103,7 +103,7 @@ class TransitionRunner:
         """
         return segment.key in self._under_way
 
-    async def carry_out(self, step: Transition) -> Decision:
+    async def carry_out(self, transition: Transition) -> Decision:
         """Seal the predecessors, then open their successors. A cancelled caller does not stop it midway.
 
         Raises:
@@ -111,22 +111,24 @@ class TransitionRunner:
                 does not answer. Sealed predecessors get plain successors.
             SeaweedMQError: If the storage failed, or the files are damaged.
         """
-        task = asyncio.create_task(self.carry_out_here(step), name=f"{step.kind} {step.predecessors[0]}")
+        task = asyncio.create_task(
+            self.carry_out_here(transition), name=f"{transition.kind} {transition.predecessors[0]}"
+        )
         task.add_done_callback(_ended)
         return await asyncio.shield(task)
 
-    async def carry_out_here(self, step: Transition) -> Decision:
+    async def carry_out_here(self, transition: Transition) -> Decision:
         """Carry out the transition as :meth:`carry_out`, in the caller's task: its cancellation stops it midway."""
-        busy = [str(predecessor) for predecessor in step.predecessors if self.concerns(predecessor)]
+        busy = [str(predecessor) for predecessor in transition.predecessors if self.concerns(predecessor)]
         if busy:
             raise Unavailable(f"{busy[0]} is in a transition: retry")
         task = asyncio.current_task()
         assert task is not None
-        self._under_way |= dict.fromkeys((predecessor.key for predecessor in step.predecessors), task)
+        self._under_way |= dict.fromkeys((predecessor.key for predecessor in transition.predecessors), task)
         try:
-            return await self._carry_out(step)
+            return await self._carry_out(transition)
         finally:
-            for predecessor in step.predecessors:
+            for predecessor in transition.predecessors:
                 del self._under_way[predecessor.key]
 
     async def record_problem(self, segment: Segment, problem: str) -> None:
@@ -155,26 +157,28 @@ class TransitionRunner:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _carry_out(self, step: Transition) -> Decision:
-        topic = self._metadata.topic(step.topic)
-        gone = [predecessor for predecessor in step.predecessors if not self._metadata.is_open(predecessor)]
+    async def _carry_out(self, transition: Transition) -> Decision:
+        topic = self._metadata.topic(transition.topic)
+        gone = [predecessor for predecessor in transition.predecessors if not self._metadata.is_open(predecessor)]
         if gone:
             raise Unavailable(f"{gone[0]} was replaced, or deleted with its topic: refresh the metadata")
-        self._placement.check_somebody_is_free()
+        self._placement.check_target()
         try:
-            async with asyncio.timeout(step.timeout_s):
+            async with asyncio.timeout(transition.timeout_s):
                 await self._taken_ids.learn(topic)  # first: if the storage fails, no segment is sealed yet
-                await self._succeed(step, topic.uid, await self._seal(topic, step.predecessors))
+                await self._succeed(transition, topic.uid, await self._seal(topic, transition.predecessors))
         except TimeoutError:
-            for predecessor in step.predecessors:
+            for predecessor in transition.predecessors:
                 self._orphaned(predecessor)
-            raise Unavailable(f"{step.predecessors[0]} was not sealed within {step.timeout_s} s: retry") from None
+            raise Unavailable(
+                f"{transition.predecessors[0]} was not sealed within {transition.timeout_s} s: retry"
+            ) from None
         decision = Decision(
             at_us=self._wall_us(),
-            topic=step.topic,
-            segments=tuple(predecessor.id for predecessor in step.predecessors),
-            kind=step.kind,
-            reason=step.reason,
+            topic=transition.topic,
+            segments=tuple(predecessor.id for predecessor in transition.predecessors),
+            kind=transition.kind,
+            reason=transition.reason,
         )
         self.decisions.append(decision)
         return decision
@@ -186,13 +190,13 @@ class TransitionRunner:
         results = await asyncio.gather(
             *(self._seal_one(topic, predecessor) for predecessor in predecessors), return_exceptions=True
         )
-        sealings = [result for result in results if isinstance(result, SegmentEnd)]
+        ends = [result for result in results if isinstance(result, SegmentEnd)]
         failures = [result for result in results if isinstance(result, BaseException)]
         if failures:
-            for sealing in sealings:
+            for sealing in ends:
                 self._orphaned(sealing.segment)
             raise failures[0]
-        return sealings
+        return ends
 
     async def _seal_one(self, topic: Topic, segment: Segment) -> SegmentEnd:
         found = await self._sealer.seal(topic, segment, self._placement.suspects)
@@ -207,38 +211,46 @@ class TransitionRunner:
             sequences_complete=sealed.sequences_complete,
         )
 
-    async def _succeed(self, step: Transition, uid: int, sealings: Sequence[SegmentEnd]) -> None:
+    async def _succeed(self, transition: Transition, uid: int, ends: Sequence[SegmentEnd]) -> None:
         try:
-            plan = partial(self._change, step, uid, sealings)
+            plan = partial(self._change, transition, uid, ends)
             try:
-                await self._batcher.write(step.topic, step.predecessors, plan)
+                await self._batcher.write(transition.topic, transition.predecessors, plan)
             except Conflict:  # rare: only then pay for the retrier
-                await self._metadata.on_conflict()(self._batcher.write, step.topic, step.predecessors, plan)
+                await self._metadata.on_conflict()(self._batcher.write, transition.topic, transition.predecessors, plan)
         except SeaweedMQError:
-            for sealing in sealings:
+            for sealing in ends:
                 self._orphaned(sealing.segment)
             raise
-        self._documents.expect([step.topic])  # later: serving the segments comes first
-        for sealing in sealings:
-            log.info("%s: sealed %s at offset %d: %s", step.kind, sealing.segment, sealing.end_offset, step.reason)
+        self._documents.expect([transition.topic])  # later: serving the segments comes first
+        for sealing in ends:
+            log.info(
+                "%s: sealed %s at offset %d: %s",
+                transition.kind,
+                sealing.segment,
+                sealing.end_offset,
+                transition.reason,
+            )
 
     def _change(
-        self, step: Transition, uid: int, sealings: Sequence[SegmentEnd], topic: Topic
+        self, transition: Transition, uid: int, ends: Sequence[SegmentEnd], topic: Topic
     ) -> MetadataChange | None:
         """Return the change of the topic as it is now, or will be after the changes before it."""
-        segments = self._metadata.view.segments_of(step.topic)
-        opened = [s for s in sealings if s.segment.id in segments and segments[s.segment.id].is_open]
+        segments = self._metadata.view.segments_of(transition.topic)
+        opened = [s for s in ends if s.segment.id in segments and segments[s.segment.id].is_open]
         if topic.uid != uid:
-            raise NotFound(f"{step.topic} was deleted and recreated: refresh the metadata")
+            raise NotFound(f"{transition.topic} was deleted and recreated: refresh the metadata")
         if not opened:
             return None  # an earlier attempt with an unknown outcome succeeded
-        if len(opened) < len(sealings):
-            raise Unavailable(f"{step.topic} changed concurrently: retry")
+        if len(opened) < len(ends):
+            raise Unavailable(f"{transition.topic} changed concurrently: retry")
         return succeed(
             self._taken_ids.raised(topic),
-            sealings,
-            ranges=step.ranges,
-            placement=self._placement.of_successors(topic, step.predecessors, step.wishes or [()] * len(step.ranges)),
+            ends,
+            ranges=transition.ranges,
+            placement=self._placement.of_successors(
+                topic, transition.predecessors, transition.wishes or [()] * len(transition.ranges)
+            ),
             now_us=self._wall_us(),
         )
 

@@ -24,7 +24,7 @@ class FenceCheck:
         is_fenced: Callable[[], Awaitable[bool]],
         *,
         on_answer: Callable[[bool], None],
-        on_trouble: Callable[[SeaweedMQError], None],
+        on_failure: Callable[[SeaweedMQError], None],
         spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]],
         rng: random.Random,
     ) -> None:
@@ -34,14 +34,14 @@ class FenceCheck:
             segment: The open segment.
             is_fenced: Asks storage whether the segment has a fence.
             on_answer: Called with whether there is a fence, once the check has ended.
-            on_trouble: Called when storage fails or answers late. The check continues.
+            on_failure: Called when storage fails or answers late. The check continues.
             spawn: Starts a named task.
             rng: Source of the jitter in pauses.
         """
         self._segment = segment
         self._is_fenced = is_fenced
         self._on_answer = on_answer
-        self._on_trouble = on_trouble
+        self._on_failure = on_failure
         self._spawn = spawn
         self._rng = rng
         self._task: asyncio.Task[None] | None = None
@@ -66,7 +66,7 @@ class FenceCheck:
             f"{self._segment}: etcd is unreachable, and storage has not answered the fence check; "
             "nothing is acknowledged until one of them answers"
         )
-        timer = asyncio.get_running_loop().call_later(CHECK_S_MAX, self._on_trouble, slow)
+        timer = asyncio.get_running_loop().call_later(CHECK_S_MAX, self._on_failure, slow)
         looks = retrying(backoff(self._rng, 0.05, CHECK_RETRY_S_MAX), on=SeaweedMQError, told=self._failed)
         try:
             async for look in looks:
@@ -79,4 +79,4 @@ class FenceCheck:
 
     def _failed(self, _: int, error: BaseException) -> None:
         assert isinstance(error, SeaweedMQError)
-        self._on_trouble(error)
+        self._on_failure(error)

@@ -113,7 +113,7 @@ class OwnedSegments:
                 if segment.primary == incarnation.id and key not in self.segments and key not in but:
                     self._own(topic, segment, incarnation)
         if len(self.segments) > before:
-            self._view.nudge()  # clients that asked too early wait for a change of the view
+            self._view.wake()  # clients that asked too early wait for a change of the view
 
     def _take_ended(
         self, names: Sequence[TopicName], incarnation: OwningIncarnation

@@ -21,10 +21,10 @@ from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.core.segment.segment_lifecycle import (
     UNDISPUTED,
     Action,
+    CommitFlushedOnly,
     Halt,
     LeaveFollowers,
     NotifyPublishers,
-    OnlyFsynced,
     SegmentLifecycle,
     SegmentStage,
 )
@@ -43,7 +43,7 @@ WRITE_BYTES = 8 * 1024 * 1024
 """Most bytes in one write to the file. It bounds the time that other operations of the segment wait for a write."""
 SAFE_REPLICAS = 2
 """Number of replicas below which one lost machine loses records that are not flushed."""
-COME_AGAIN_S = 0.05
+REEVALUATE_S = 0.05
 """Pause in seconds before a commit that waits for the lease or for an fsync is re-evaluated."""
 
 
@@ -91,8 +91,8 @@ class OpenSegment:
         self._look = FenceCheck(
             segment,
             lambda: context.store.is_fenced(topic.name, topic.uid, segment.id),
-            on_answer=lambda fenced: self._on_event(self._lifecycle.looked(fenced=fenced)),
-            on_trouble=lambda error: self._perform(self._lifecycle.look_fails(error)),
+            on_answer=lambda fenced: self._on_event(self._lifecycle.fence_checked(fenced=fenced)),
+            on_failure=lambda error: self._perform(self._lifecycle.fence_check_failed(error)),
             spawn=context.spawn,
             rng=context.env.rng,
         )
@@ -157,8 +157,8 @@ class OpenSegment:
                 case CheckFence():
                     self._look.begin()
                 case RetrySoon():
-                    self._timer = self._loop.call_later(COME_AGAIN_S, self._advance)
-                case OnlyFsynced():
+                    self._timer = self._loop.call_later(REEVALUATE_S, self._advance)
+                case CommitFlushedOnly():
                     self.log.thin = True
                 case LeaveFollowers():
                     self._followers.leave()
@@ -301,18 +301,18 @@ class OpenSegment:
         chunks: list[bytes | memoryview] = [part for e in entries for part in (e.header, e.payload)]
         size, end = sum(e.size_bytes for e in entries), entries[-1].end_offset
         try:
-            pressing = await self.files.append(chunks, size, end, urgent=self.log.waits_for_fsync)
+            sync_due = await self.files.append(chunks, size, end, urgent=self.log.waits_for_fsync)
         except StorageFailed as error:
             self._note_failure(error)
             if self.is_closed:
                 raise
             await asyncio.sleep(self.files.pause_s(1))
-            pressing = await self._append_persistently(chunks, size, end)
+            sync_due = await self._append_persistently(chunks, size, end)
         self._write_failure = None
         self.log.on_written(end, size)
         self._drained.fire()
-        if pressing or self.files.flushed < end:
-            self._context.sync_rounds.request(self, urgent=pressing or self.log.waits_for_fsync)
+        if sync_due or self.files.flushed < end:
+            self._context.sync_rounds.request(self, urgent=sync_due or self.log.waits_for_fsync)
         self._on_files()
 
     async def _append_persistently(self, chunks: Sequence[bytes | memoryview], size_bytes: int, end: int) -> bool:
@@ -331,8 +331,8 @@ class OpenSegment:
             stop=when(lambda: self.is_closed),
             told=lambda _, error: self._note_failure(error),
         )
-        pressing: bool = await appending(attempt)
-        return pressing
+        sync_due: bool = await appending(attempt)
+        return sync_due
 
     def _note_failure(self, error: BaseException) -> None:
         assert isinstance(error, StorageFailed)

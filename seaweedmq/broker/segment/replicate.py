@@ -21,7 +21,7 @@ SEND_BYTES = 1024 * 1024
 """Most bytes of frames in one message, unless the first frame is larger."""
 SHARE_BYTES = COPIES * LARGE_MESSAGE_BYTES
 """Memory in bytes that one large message on its way takes."""
-TELL_INTERVAL_S = 0.1
+PROGRESS_INTERVAL_S = 0.1
 """Shortest interval in seconds between two progress notes of one segment."""
 
 
@@ -56,13 +56,13 @@ class FollowerLink:
         self._memory = memory
         self._message_bytes_max = SMALL_MESSAGE_BYTES
         """The message size in bytes that the follower accepts at the moment."""
-        self._told = log.flushed
+        self._notified = log.flushed
         """The offset below which the follower has been notified that it may free all frames."""
         self._limit: asyncio.Timeout | None = None
         self._failure: SeaweedMQError | None = None
         self._has_answered = False
         self._watch: asyncio.TimerHandle | None = None
-        self._telling: asyncio.Task[None] | None = None
+        self._notifying: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Replicate until cancelled. An idle link has no timers and no tasks except its stream.
@@ -86,14 +86,14 @@ class FollowerLink:
         finally:
             if self._watch is not None:
                 self._watch.cancel()
-            if self._telling is not None:
-                self._telling.cancel()
-                await asyncio.wait({self._telling})
+            if self._notifying is not None:
+                self._notifying.cancel()
+                await asyncio.wait({self._notifying})
 
     def on_flushed(self) -> None:
         """Notify the follower, in the background, of frames that are now both committed and flushed: it frees them."""
-        if self._telling is None and self._limit is not None and self._news() > self._told:
-            self._telling = asyncio.create_task(self._tell(), name=f"send progress to {self.follower}")
+        if self._notifying is None and self._limit is not None and self._news() > self._notified:
+            self._notifying = asyncio.create_task(self._notify(), name=f"send progress to {self.follower}")
 
     def _news(self) -> int:
         return min(self._log.flushed, self._log.committed)
@@ -135,25 +135,25 @@ class FollowerLink:
             return
         if has_all or self.held > held:
             self._expect_progress()
-        elif not self._progress.is_given_up(began_s, waited_s, self._timeout_s):
+        elif not self._progress.is_abandoned(began_s, waited_s, self._timeout_s):
             self._watch_progress(since_s)
         else:
             text = f"follower {self.follower} held nothing beyond offset {held} for {waited_s:.1f} s"
             self._fail(DeadlineExceeded(text))
 
-    async def _tell(self) -> None:
+    async def _notify(self) -> None:
         try:
-            while (flushed := self._news()) > self._told:
+            while (flushed := self._news()) > self._notified:
                 committed = self._log.committed
                 await self._dial(self.follower).call(
                     NoteProgress(ref=self._opening.ref, committed=committed, flushed=flushed)
                 )
-                self._told = flushed
-                await asyncio.sleep(TELL_INTERVAL_S)
+                self._notified = flushed
+                await asyncio.sleep(PROGRESS_INTERVAL_S)
         except SeaweedMQError as error:
             self._fail(error)
         finally:
-            self._telling = None
+            self._notifying = None
 
     def _fail(self, error: SeaweedMQError) -> None:
         """Make ``run`` raise this error."""

@@ -57,7 +57,7 @@ class OpenFile:
     """The time of its creation on the event loop's clock, in seconds."""
     appending: bool = False
     """Whether a write is under way. Even a complete file is closed only after the write has ended and is flushed."""
-    is_given_up: bool = False
+    is_abandoned: bool = False
     """Whether its fsync failed. Its frames are being copied to another file, and further writes to it do not count."""
     is_durable: bool = False
     """Whether it was fsynced once: power loss may then cut off its end but not remove it."""
@@ -137,13 +137,13 @@ class SegmentFiles:
         self._leftovers: list[tuple[int, SegmentFile]] = []
         """The files of failed writes, each with the end offset of the frames it may hold in part."""
         self._failed_rewrites = 0
-        self._again: asyncio.TimerHandle | None = None
+        self._retry_timer: asyncio.TimerHandle | None = None
         """The timer that retries a failed rewrite."""
         self._unusable = False
         """Whether the last probe failed."""
         self._lock = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
-        self._last: tuple[int, float] | None = None
+        self._last_sealed: tuple[int, float] | None = None
         """The base offset of the file sealed last, and the time of that on the event loop's clock, in seconds.
 
         None if the newest file is empty, or there is none.
@@ -174,10 +174,10 @@ class SegmentFiles:
             # Serialize fsyncs: the kernel reports a failure only once.
             async with self._lock if sync else nullcontext():
                 synced = await file.writer.append(chunks, sync=sync)
-            if file.is_given_up:
+            if file.is_abandoned:
                 raise StorageFailed(f"{file.writer.path} was abandoned during a write: its fsync failed")
         except StorageFailed:
-            await self._give_up(file, end)
+            await self._stop_writing(file, end)
             raise
         finally:
             file.appending = False
@@ -217,9 +217,9 @@ class SegmentFiles:
             self._stop_timer()
 
     def _stop_timer(self) -> None:
-        if self._again is not None:
-            self._again.cancel()
-            self._again = None
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+            self._retry_timer = None
 
     async def _file_for(self, base: int) -> OpenFile:
         """Return the file for frames that begin at ``base``, creating it if needed."""
@@ -310,7 +310,7 @@ class SegmentFiles:
         await self._close_quietly(file)
         if file.written > file.base:
             self.sealed.append(self._described(file))
-            self._last = file.base, self._loop.time()
+            self._last_sealed = file.base, self._loop.time()
 
     def is_last_due(self, low_watermark: int, expires_s: float | None) -> bool:
         """Whether an idle segment, all of whose files are tables, has deleted or expired records in its last file.
@@ -319,9 +319,9 @@ class SegmentFiles:
             low_watermark: The offset below which records are deleted.
             expires_s: The age in seconds at which records expire; None if they never do.
         """
-        if self._last is None or self.open_files or self.sealed or self._leftovers:
+        if self._last_sealed is None or self.open_files or self.sealed or self._leftovers:
             return False
-        base, since = self._last
+        base, since = self._last_sealed
         return low_watermark > base or (expires_s is not None and self._loop.time() - since >= expires_s)
 
     async def put_empty(self) -> None:
@@ -337,7 +337,7 @@ class SegmentFiles:
             self._store, self._topic, self._segment, end, self._writer_id, producers, lineage=lineage
         )
         if not self.open_files and not self.sealed:
-            self._last = None
+            self._last_sealed = None
 
     def _described(self, file: OpenFile) -> SegmentFile:
         return SegmentFile(
@@ -357,7 +357,7 @@ class SegmentFiles:
 
         The kernel may have dropped the pages, and still report success for a second fsync ("fsyncgate").
         """
-        failed.is_given_up = True
+        failed.is_abandoned = True
         if self.active is failed:
             self.active = None
         if self.failure is None:
@@ -383,7 +383,7 @@ class SegmentFiles:
             self.failure = again
             self._failed_rewrites += 1
             self._stop_timer()
-            self._again = self._loop.call_later(self.pause_s(self._failed_rewrites), self._ask_sync)
+            self._retry_timer = self._loop.call_later(self.pause_s(self._failed_rewrites), self._ask_sync)
 
     async def _write_copy(self, base: int, entries: list[LogEntry]) -> None:
         copy = await self._create_file(base)
@@ -392,22 +392,22 @@ class SegmentFiles:
             await copy.writer.append([part for e in entries for part in (e.header, e.payload)])
             await copy.writer.sync()
         except StorageFailed:
-            await self._leave(copy, end)
+            await self._abandon(copy, end)
             raise
         copy.written = end
         self._note_flushed(copy, end)
         await self._seal(copy)
 
-    async def _give_up(self, file: OpenFile, end: int) -> None:
+    async def _stop_writing(self, file: OpenFile, end: int) -> None:
         """Stop writing to a file after a failed append up to ``end``. Its earlier frames still need their fsync."""
         if self.active is file:
             self.active = None
         if file not in self.open_files:
             await self._close_quietly(file)
         elif file.written == file.base:
-            await self._leave(file, end)
+            await self._abandon(file, end)
 
-    async def _leave(self, file: OpenFile, end: int) -> None:
+    async def _abandon(self, file: OpenFile, end: int) -> None:
         """Close a file without counted frames.
 
         It may hold whole frames that recovery by another broker has found. It is deleted only when all of them are

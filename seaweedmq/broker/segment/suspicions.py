@@ -14,7 +14,7 @@ GATHER_S = 0.002
 """Time in seconds that the first suspicion waits for others."""
 
 
-class _What(NamedTuple):
+class _Suspicion(NamedTuple):
     suspect: str
     reason: str
 
@@ -35,7 +35,7 @@ class Suspicions:
         """
         self._report = report
         self._spawn = spawn
-        self._gathered: dict[_What, dict[SegmentRef, None]] = {}
+        self._gathered: dict[_Suspicion, dict[SegmentRef, None]] = {}
         self._under_way: set[SegmentRef] = set()
 
     def tell(self, ref: SegmentRef, suspect: str, reason: str) -> None:
@@ -48,7 +48,7 @@ class Suspicions:
         self._under_way.add(ref)
         if not self._gathered:
             asyncio.get_running_loop().call_later(GATHER_S, self._send)
-        self._gathered.setdefault(_What(suspect, reason), {})[ref] = None
+        self._gathered.setdefault(_Suspicion(suspect, reason), {})[ref] = None
 
     def _send(self) -> None:
         gathered, self._gathered = self._gathered, {}
@@ -57,9 +57,9 @@ class Suspicions:
             for at in range(0, len(refs), SUSPICIONS_AT_ONCE_MAX):
                 some = refs[at : at + SUSPICIONS_AT_ONCE_MAX]
                 suspicions = ReportSuspicions(refs=some, suspect=what.suspect, reason=what.reason)
-                self._spawn(self._tell(suspicions), f"suspect {what.suspect}")
+                self._spawn(self._send_report(suspicions), f"suspect {what.suspect}")
 
-    async def _tell(self, suspicions: ReportSuspicions) -> None:
+    async def _send_report(self, suspicions: ReportSuspicions) -> None:
         try:
             await self._report(suspicions)
         finally:

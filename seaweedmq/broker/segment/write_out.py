@@ -66,7 +66,7 @@ class ReplicaWriter:
             NotFound: If the replica was dropped.
         """
         if self._dropped:
-            raise self._gone()
+            raise self._dropped_error()
         if self.is_done:
             return
         if self._attempt is None or self._attempt.done():
@@ -75,7 +75,7 @@ class ReplicaWriter:
         attempt = self._attempt
         await asyncio.wait({attempt})
         if attempt.cancelled():
-            raise self._gone()
+            raise self._dropped_error()
         error = attempt.exception()
         if error is not None:
             raise fresh(error) if isinstance(error, SeaweedMQError) else error
@@ -165,7 +165,7 @@ class ReplicaWriter:
                 "cleanup failed: %s keeps %d files of failed attempts: %s", self._replica.name, len(leftovers), error
             )
 
-    def _gone(self) -> NotFound:
+    def _dropped_error(self) -> NotFound:
         return NotFound(f"{self._replica.name}: broker no longer holds a replica of this segment")
 
 

@@ -50,14 +50,14 @@ class InheritedProducers:
             if state is not None and header.producer_id not in table:
                 self._segment.adopt_producer(state)
         if self._may_be_older(header):
-            await self._learn_frames(header)
+            await self._load_frames(header)
 
     def _may_be_older(self, header: FrameHeader) -> bool:
         return self._segment.log.producers.may_be_older(
             header.producer_id, header.producer_epoch, header.first_sequence, header.record_count
         )
 
-    def _elders(self) -> Iterator[Segment]:
+    def _predecessors(self) -> Iterator[Segment]:
         """Yield the sealed predecessors in the current metadata, the nearest first."""
         segment, view = self._segment.segment, self._view
         known = view.segments_of(segment.topic)
@@ -70,15 +70,19 @@ class InheritedProducers:
         dropped the producer when it was idle."""
         later: Segment | None = None
         files_read = 0
-        for elder in self._elders():
-            if later is not None and later.end_offset != later.start_offset and not self._view.saw_sealing(elder):
+        for predecessor in self._predecessors():
+            if later is not None and later.end_offset != later.start_offset and not self._view.saw_sealing(predecessor):
                 between.append(later)
-            state = self._recorded_state(elder, header.producer_id)
-            if state is None and not elder.sequences_complete and elder.end_offset != elder.start_offset:
+            state = self._recorded_state(predecessor, header.producer_id)
+            if (
+                state is None
+                and not predecessor.sequences_complete
+                and predecessor.end_offset != predecessor.start_offset
+            ):
                 if files_read == READ_MAX:
                     return None
                 files_read += 1
-                found = await self._recovered(elder, header.producer_id)
+                found = await self._recovered(predecessor, header.producer_id)
                 state = found.states.get(header.producer_id)
                 if state is None and not found.is_complete:
                     return None  # log files are retained as long as producers may repeat frames
@@ -86,7 +90,7 @@ class InheritedProducers:
                 if between and leaves_gap(state, header.producer_epoch, header.first_sequence):
                     return await self._state_behind_a_gap(header.producer_id, between, state)
                 return state
-            later = elder
+            later = predecessor
         return None
 
     async def _state_behind_a_gap(
@@ -98,32 +102,32 @@ class InheritedProducers:
         """
         if len(between) > READ_MAX:
             return None
-        for elder in between:
-            found = await self._recovered(elder, producer_id)
+        for predecessor in between:
+            found = await self._recovered(predecessor, producer_id)
             if producer_id in found.states:
                 return found.states[producer_id]
-            if found.begins_at > elder.start_offset:
+            if found.begins_at > predecessor.start_offset:
                 return None
         return state
 
-    def _recorded_state(self, elder: Segment, producer_id: int) -> ProducerState | None:
-        recorded = self._sealed.recorded(self._segment.topic, elder).get(producer_id)
+    def _recorded_state(self, predecessor: Segment, producer_id: int) -> ProducerState | None:
+        recorded = self._sealed.recorded(self._segment.topic, predecessor).get(producer_id)
         if recorded is None:
             return None
         return ProducerState(
             producer_id=producer_id, producer_epoch=recorded.producer_epoch, next_sequence=recorded.next_sequence
         )
 
-    async def _recovered(self, elder: Segment, producer_id: int) -> FoundProducers:
+    async def _recovered(self, predecessor: Segment, producer_id: int) -> FoundProducers:
         try:
             async with asyncio.timeout(FILES_TIMEOUT_S):
-                return await self._sealed.recovered(self._segment.topic, elder)
+                return await self._sealed.recovered(self._segment.topic, predecessor)
         except TimeoutError:
             raise Unavailable(
-                f"the state of producer {producer_id} in {elder} is still being read from log files: retry"
+                f"the state of producer {producer_id} in {predecessor} is still being read from log files: retry"
             ) from None
 
-    async def _learn_frames(self, header: FrameHeader) -> None:
+    async def _load_frames(self, header: FrameHeader) -> None:
         """Load the offsets of the producer's last frames, until those of this header are among them.
 
         Failures are only logged: the frame is known to be stored, so its producer can continue without the offsets.
@@ -131,10 +135,10 @@ class InheritedProducers:
         table, topic, who = self._segment.log.producers, self._segment.topic, header.producer_id
         try:
             async with asyncio.timeout(OFFSETS_TIMEOUT_S):
-                for elder in self._elders():
-                    if who not in self._sealed.recorded(topic, elder) and elder.sequences_complete:
+                for predecessor in self._predecessors():
+                    if who not in self._sealed.recorded(topic, predecessor) and predecessor.sequences_complete:
                         continue
-                    found = await self._sealed.recovered(topic, elder)
+                    found = await self._sealed.recovered(topic, predecessor)
                     state = found.states.get(who)
                     if state is not None:
                         table.put_before(who, state.producer_epoch, state.recent)

@@ -85,14 +85,14 @@ class Tail:
         self._reading = reading
         self._chunk_bytes = chunk_bytes
         self._losses = losses
-        self._turn: ReadPermit | None = None
+        self._permit: ReadPermit | None = None
         self._largest_bytes = 0
         """The size of the largest chunk read from files, in bytes."""
 
     @property
     def reads_files(self) -> bool:
         """Whether the tail holds a permit to read files, with its memory."""
-        return self._turn is not None
+        return self._permit is not None
 
     @property
     def changed(self) -> Signal:
@@ -109,7 +109,7 @@ class Tail:
             StaleMetadata: If this broker no longer serves the segment.
             Corrupt: If the segment cannot be recovered.
         """
-        if self._turn is not None:
+        if self._permit is not None:
             return TailState.READABLE
         self._check_exists()
         topic, segment = self.found.topic, self.found.segment
@@ -140,12 +140,12 @@ class Tail:
             Corrupt: If a file is damaged: see ``reader.read_segment``.
             StorageFailed: If a file cannot be read: see ``reader.read_segment``.
         """
-        if self._turn is None:
+        if self._permit is None:
             if self._log_in_memory() is not None:
                 return True
-            self._turn = await self._begin_turn()
+            self._permit = await self._acquire_permit()
         try:
-            if await self._turn.more():
+            if await self._permit.more():
                 return True
         except (OutOfRange, NotFound, Corrupt, DataLoss) as error:
             self._check_exists()  # deleting a topic removes the files of its segments
@@ -167,8 +167,8 @@ class Tail:
 
     def next_bytes(self, bytes_max: int) -> int:
         """Return the size in bytes of what ``take`` would return now. Requires ``ready``."""
-        if self._turn is not None:
-            return self._turn.next_bytes(bytes_max)
+        if self._permit is not None:
+            return self._permit.next_bytes(bytes_max)
         log = self._log_in_memory()
         return 0 if log is None else sum(e.size_bytes for e in self._entries(log, bytes_max))
 
@@ -181,10 +181,10 @@ class Tail:
             NotFound: If the topic was deleted.
         """
         self._check_exists()
-        if self._turn is not None:
-            if self._turn.evicted:
+        if self._permit is not None:
+            if self._permit.evicted:
                 return None
-            chunk = self._turn.take(bytes_max)
+            chunk = self._permit.take(bytes_max)
             self.position = chunk.end_offset
             return TailChunk(chunk.end_offset, (chunk.data,))
         log = self._log_in_memory()
@@ -196,18 +196,18 @@ class Tail:
 
     def offer(self) -> None:
         """Let others take the memory of the read permit from now on."""
-        if self._turn is not None:
-            self._turn.offer()
+        if self._permit is not None:
+            self._permit.offer()
 
     def keep(self) -> None:
         """Withdraw the offer of the read permit's memory."""
-        if self._turn is not None:
-            self._turn.keep()
+        if self._permit is not None:
+            self._permit.keep()
 
     async def close(self) -> None:
         """Return the read permit. The tail remains usable."""
-        if self._turn is not None:
-            turn, self._turn = self._turn, None
+        if self._permit is not None:
+            turn, self._permit = self._permit, None
             self._largest_bytes = turn.largest_bytes
             await turn.end()
 
@@ -219,7 +219,7 @@ class Tail:
     def _entries(self, log: SegmentLog, bytes_max: int) -> list[LogEntry]:
         return log.read(self.position, min(self._chunk_bytes, bytes_max))
 
-    async def _begin_turn(self) -> ReadPermit:
+    async def _acquire_permit(self) -> ReadPermit:
         """Return a permit to read the frames that are not in memory. The caller ends it."""
         found = self.found
         end_offset = found.high_watermark

@@ -48,7 +48,7 @@ class AutoCompaction:
         self._converter = converter
         self._cpu_share = cpu_share
         self._pause_s = max(config.maintenance_interval_s, config.log_grace_s / 4)
-        self._complaints = OnceLogger(log)
+        self._failures_log = OnceLogger(log)
         self._due: dict[TopicName, float] = {}
         """Topic -> time of its next check on the event loop's clock, in seconds. An absent topic is due."""
         self._damaged: dict[tuple[TopicName, int, int], float] = {}
@@ -70,9 +70,9 @@ class AutoCompaction:
                 what = f"merge of tables of {name}"
                 try:
                     steps = await self._topic(topic, steps)
-                    self._complaints.over(what)
+                    self._failures_log.over(what)
                 except SeaweedMQError as error:
-                    self._complaints.add(what, error)
+                    self._failures_log.add(what, error)
                 if steps:
                     self._due[name] = self._loop.time() + self._pause_s
 

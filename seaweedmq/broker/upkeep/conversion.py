@@ -62,7 +62,7 @@ class Conversion:
         self._since_before_s: dict[str, float] = {}
         """The same mapping as of the last round."""
         self._converted: set[TopicName] = set()
-        self._complaints = OnceLogger(log)
+        self._failures_log = OnceLogger(log)
         self._loop = asyncio.get_running_loop()
 
     async def round(self) -> set[TopicName]:
@@ -92,9 +92,9 @@ class Conversion:
             try:
                 async for work in self._of_sealed(topic):
                     yield work
-                self._complaints.over(what)
+                self._failures_log.over(what)
             except SeaweedMQError as error:
-                self._complaints.add(what, error)
+                self._failures_log.add(what, error)
 
     def _of_open(self, segment: OpenSegment) -> _Work:
         async def convert() -> _Work | None:
@@ -154,9 +154,9 @@ class Conversion:
         try:
             tables = await self._converter.convert(now, logs, end_offset)
         except SeaweedMQError as error:
-            self._complaints.add(what, error, logging.ERROR if isinstance(error, Corrupt) else None)
+            self._failures_log.add(what, error, logging.ERROR if isinstance(error, Corrupt) else None)
             return False
-        self._complaints.over(what)
+        self._failures_log.over(what)
         log.info(
             "log files converted: %s, %d to %s", topic.name, len(logs), ", ".join(t.path for t in tables) or "nothing"
         )

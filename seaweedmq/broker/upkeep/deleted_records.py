@@ -14,7 +14,7 @@ from seaweedmq.ports import TableConverter
 
 log = logging.getLogger(__name__)
 
-REWRITES_PER_LOOK = 8
+REWRITES_PER_ROUND = 8
 """Most tables of a topic that are rewritten before other topics are checked."""
 DAMAGED_PAUSE_S = 3_600.0
 """Pause in seconds before a damaged table is retried. The logged error needs an operator."""
@@ -46,7 +46,7 @@ class DeletedRecords:
         self._due.pop(name, None)
 
     async def rewrite(self, topic: Topic, segments: Iterable[Listed]) -> bool:
-        """Rewrite the due tables of a topic, at most ``REWRITES_PER_LOOK``.
+        """Rewrite the due tables of a topic, at most ``REWRITES_PER_ROUND``.
 
         Args:
             topic: The topic.
@@ -75,9 +75,9 @@ class DeletedRecords:
             for path in since.confirmed(found, now_s, self._grace_s)
             if path not in self._damaged and not has_log_below(found[path][1].files, found[path][1].low_watermark)
         ]
-        for merge in ready[:REWRITES_PER_LOOK]:
+        for merge in ready[:REWRITES_PER_ROUND]:
             await self._rewrite(topic, merge)
-        return len(ready) > REWRITES_PER_LOOK
+        return len(ready) > REWRITES_PER_ROUND
 
     async def _rewrite(self, topic: Topic, merge: TableMerge) -> None:
         (table,) = merge.tables

@@ -34,7 +34,7 @@ class LoadReporter:
         interval_s: float,
     ) -> None:
         """Create the task. ``dial`` returns a broker by id, and raises Unavailable if it is not registered."""
-        self._complaints = OnceLogger(log)
+        self._failures_log = OnceLogger(log)
         self._broker_id = broker_id
         self._view = view
         self._env = env
@@ -51,7 +51,7 @@ class LoadReporter:
         while True:
             pause_s = backoff(self._env.rng, 0.1, self._interval_s)
             await retrying(pause_s, on=SeaweedMQError, told=self._complain)(self._report)
-            self._complaints.over(REPORTING)
+            self._failures_log.over(REPORTING)
 
     async def _report(self) -> None:
         """Report to the current leader until another broker leads: a frozen leader would never end the stream."""
@@ -114,4 +114,4 @@ class LoadReporter:
 
     def _complain(self, _: int, error: BaseException) -> None:
         if isinstance(error, SeaweedMQError) and not error.retryable:
-            self._complaints.add(REPORTING, error)
+            self._failures_log.add(REPORTING, error)

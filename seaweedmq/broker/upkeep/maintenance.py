@@ -88,8 +88,8 @@ class Maintenance:
 
         Full storage rejects new files. Until there is room, the topic's retention setting explains missing records.
         """
-        self._complaints = OnceLogger(log)
-        self._producers = ProducerDocuments(store, self._complaints)
+        self._failures_log = OnceLogger(log)
+        self._producers = ProducerDocuments(store, self._failures_log)
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> None:
@@ -115,16 +115,16 @@ class Maintenance:
             for name in list(self._view.topics):
                 what = f"upkeep of {name}"
                 try:
-                    await self._look_after(name)
-                    self._complaints.over(what)
+                    await self._maintain(name)
+                    self._failures_log.over(what)
                 except SeaweedMQError as error:
-                    self._complaints.add(what, error)
+                    self._failures_log.add(what, error)
 
     async def _watch_storage_clock(self) -> None:
         try:
             await self._read_storage_clock()
         except SeaweedMQError as error:
-            self._complaints.add("read of the storage clock", error)
+            self._failures_log.add("read of the storage clock", error)
 
     async def _read_storage_clock(self) -> None:
         now_us = await self._store.now_us()
@@ -136,9 +136,9 @@ class Maintenance:
             try:
                 await segment.release_last_log()
             except StorageFailed as error:
-                self._complaints.add(f"release of the newest log file of {segment.segment}", error)
+                self._failures_log.add(f"release of the newest log file of {segment.segment}", error)
 
-    async def _look_after(self, name: TopicName) -> None:
+    async def _maintain(self, name: TopicName) -> None:
         """Maintain a topic's files if this broker is its maintainer.
 
         One broker maintains all files of a topic, because retention by size needs their total.
@@ -164,14 +164,14 @@ class Maintenance:
             files[file.segment].append(file)
         return files
 
-    def _as_it_is_now(self, topic: Topic) -> Topic | None:
+    def _current(self, topic: Topic) -> Topic | None:
         """Return the current version of a topic; None if it was deleted, even if it was recreated."""
         now = self._view.topics.get(topic.name)
         return now if now is not None and now.uid == topic.uid else None
 
     async def _expire(self, topic: Topic, segments: Sequence[Segment]) -> None:
         files = await self._files_of(topic.name)
-        if self._as_it_is_now(topic) is None:
+        if self._current(topic) is None:
             return  # the files may belong to a recreated topic
         seen, steady_s = self._seen_tables(topic), self._clock.read()
         listed = [
@@ -186,7 +186,7 @@ class Maintenance:
             # Storage dates files by its own clock. Only files that are old by both clocks are deleted: one clock that
             # is ahead must not empty every topic.
             await self._read_storage_clock()
-            needed = {s.id for s in segments if self._is_asked_about(s)}
+            needed = {s.id for s in segments if self._may_be_queried(s)}
             expired = confirmed_files(listed, policy, partial(self._confirmed_by_both_us, watched_s))
             expired = [f for f in expired if f.segment not in needed]
         if expired:
@@ -205,13 +205,13 @@ class Maintenance:
         kept_s = self._config.table_grace_s
         await self._store.sweep(topic.name, topic.uid, kept_s=kept_s, now_us=self._clock.confirmed_us(kept_s))
         # The sweep succeeded, so the storage is mounted and the listing was complete.
-        if self._as_it_is_now(topic) is not None:
-            await self._look_for_emptied(topic, files)
+        if self._current(topic) is not None:
+            await self._report_emptied_segments(topic, files)
         await self._remove_deleted_records(topic, listed, {f.path for f in expired})
 
     async def _remove_deleted_records(self, topic: Topic, listed: Iterable[Listed], expired: Set[str]) -> None:
         """Rewrite tables that are partly deleted."""
-        now = self._as_it_is_now(topic)
+        now = self._current(topic)
         if now is None:
             return
         left = [listing._replace(files=[f for f in listing.files if f.path not in expired]) for listing in listed]
@@ -247,14 +247,14 @@ class Maintenance:
             await self._store.record_removed(topic.name, topic.uid, noted)
         except StorageFailed as error:
             # Full storage must not stop retention. While retention is on, its setting explains the removed records.
-            self._complaints.add(what, error)
+            self._failures_log.add(what, error)
         else:
             del self._unrecorded[topic.name]
-            self._complaints.over(what)
+            self._failures_log.over(what)
 
     async def _publish(self, topic: Topic, tables: Set[str]) -> None:
         """Publish the list of live tables for other programs, unless the present one is published."""
-        now = self._as_it_is_now(topic)
+        now = self._current(topic)
         state = topic.uid, hash(frozenset(tables))
         if now is None or self._published.get(topic.name) == state:
             return
@@ -262,9 +262,9 @@ class Maintenance:
         try:
             if await self._converter.reconcile(now):
                 self._published[topic.name] = state
-            self._complaints.over(what)
+            self._failures_log.over(what)
         except SeaweedMQError as error:
-            self._complaints.add(what, error)
+            self._failures_log.add(what, error)
 
     def _seen_tables(self, topic: Topic) -> SeenTables:
         uid, seen = self._seen.get(topic.name, (topic.uid, SeenTables()))
@@ -273,7 +273,7 @@ class Maintenance:
         self._seen[topic.name] = topic.uid, seen
         return seen
 
-    def _is_asked_about(self, segment: Segment) -> bool:
+    def _may_be_queried(self, segment: Segment) -> bool:
         """Whether publishers may still need the segment's log files to learn their progress.
 
         They may if more publishers were active at its sealing than its record names. The steady clock decides, because
@@ -283,7 +283,7 @@ class Maintenance:
             return False
         return self._view.sealed_for_s(segment) < self._config.producer_idle_s
 
-    async def _look_for_emptied(self, topic: Topic, files: Mapping[int, Sequence[SegmentFile]]) -> None:
+    async def _report_emptied_segments(self, topic: Topic, files: Mapping[int, Sequence[SegmentFile]]) -> None:
         """Report sealed segments that have had no files for the segment retention time, so that they are pruned."""
         known = self._view.segments_of(topic.name)
         now = self._loop.time()

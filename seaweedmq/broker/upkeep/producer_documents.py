@@ -23,7 +23,7 @@ class ProducerDocuments:
 
     def __init__(self, store: SegmentStore, complaints: OnceLogger) -> None:
         self._store = store
-        self._complaints = complaints
+        self._failures_log = complaints
         self._due: dict[TopicName, tuple[int, dict[int, bytes]]] = {}
         """Topic with documents that the storage rejected -> its uid, and their content by segment id."""
 
@@ -34,7 +34,7 @@ class ProducerDocuments:
         """
         uid, refused = self._due.pop(topic.name, (topic.uid, {}))
         due = refused if uid == topic.uid else {}
-        due |= {s.id: producers_to_json(topic.uid, s) for s in segments if _tells_producers(s)}
+        due |= {s.id: producers_to_json(topic.uid, s) for s in segments if _has_producers(s)}
         what = f"producers of sealed segments of {topic.name}"
         try:
             while due:
@@ -43,9 +43,9 @@ class ProducerDocuments:
                 due = {number: text for number, text in due.items() if number not in some}
         except StorageFailed as error:
             self._due[topic.name] = topic.uid, due
-            self._complaints.add(what, error)
+            self._failures_log.add(what, error)
         else:
-            self._complaints.over(what)
+            self._failures_log.over(what)
 
     def forget(self, topics: Iterable[TopicName]) -> None:
         """Drop the documents of deleted topics."""
@@ -58,7 +58,7 @@ class ProducerDocuments:
         return frozenset(self._due)
 
 
-def _tells_producers(segment: Segment) -> bool:
+def _has_producers(segment: Segment) -> bool:
     """Whether the record has more than the lineage document: an empty segment has no producers."""
     has_records = segment.start_offset != segment.end_offset
     return not segment.is_open and has_records and bool(segment.sequences or segment.sequences_complete)

@@ -27,7 +27,7 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 _IDS = 10**8
 """Exclusive upper bound of segment ids, so that (topic, id) fits into one number."""
 
-NOBODY = -1
+NO_BROKER = -1
 """Value in ``ClusterColumns.replicas`` for no replica, or for a broker that is not registered."""
 
 
@@ -241,7 +241,7 @@ def _ints(values: Iterable[int]) -> Ints:
 
 def _ragged(flat: Ints, counts: Ints) -> Ints:
     """Return ``counts[i]`` values per row, padded with -1 to the longest; at least one column."""
-    table = np.full((len(counts), max(1, int(counts.max(initial=1)))), NOBODY, np.int64)
+    table = np.full((len(counts), max(1, int(counts.max(initial=1)))), NO_BROKER, np.int64)
     rows = np.repeat(np.arange(len(counts)), counts)
     table[rows, np.arange(len(flat)) - np.repeat(np.cumsum(counts) - counts, counts)] = flat
     return table

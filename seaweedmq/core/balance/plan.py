@@ -47,8 +47,8 @@ class Plan:
         """(S,) whether nothing more may be planned for the segment."""
         self.short: Floats = _cost(loads.bytes_per_s, loads.records_per_s, settings)
         self.long: Floats = _cost(loads.long_bytes_per_s, loads.long_records_per_s, settings)
-        untold = ~loads.reported[cluster.primary] | (cluster.primary < 0)
-        unknown = self.young | (untold & (loads.bytes_per_s == 0))
+        unreported = ~loads.reported[cluster.primary] | (cluster.primary < 0)
+        unknown = self.young | (unreported & (loads.bytes_per_s == 0))
         if unknown.any():
             expected = self._expected_of(unknown)
             self.short[unknown] = np.maximum(self.short[unknown], expected)

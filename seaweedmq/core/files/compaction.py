@@ -180,7 +180,7 @@ def due_merge(files: Iterable[SegmentFile], target_bytes: int = AUTO_TARGET_BYTE
     """
     for run in _runs(files, target_bytes / 2, lambda table: None):
         for first in range(min(len(run), AUTO_TABLES_MAX)):
-            taken = _worth(run, first, target_bytes)
+            taken = _worthwhile_prefix(run, first, target_bytes)
             if len(taken) >= AUTO_TABLES_MIN:
                 return TableMerge(tables=tuple(taken))
         if len(run) >= AUTO_TABLES_MAX:
@@ -189,7 +189,7 @@ def due_merge(files: Iterable[SegmentFile], target_bytes: int = AUTO_TARGET_BYTE
     return None
 
 
-def _worth(run: Sequence[SegmentFile], first: int, target_bytes: int) -> Sequence[SegmentFile]:
+def _worthwhile_prefix(run: Sequence[SegmentFile], first: int, target_bytes: int) -> Sequence[SegmentFile]:
     """Return the longest sequence of tables from ``first`` on that is worth a merge."""
     size = largest = worth = 0
     for count, table in enumerate(run[first : first + AUTO_MERGE_TABLES_MAX], start=1):

@@ -57,13 +57,13 @@ def cover(files: Sequence[SegmentFile], start: int, end: int) -> tuple[CoverPiec
 
 def covered_up_to(tables: Iterable[SegmentFile], position: int) -> int:
     """Return the end of the range from ``position`` on that tables hold without gap; ``position`` if none does."""
-    return max(map(_end, _stretch(tables, position)), default=position)
+    return max(map(_end, _contiguous(tables, position)), default=position)
 
 
 def covered_since(base: int, end: int, tables: Iterable[SegmentFile]) -> int | None:
     """Return the time since when tables hold all of ``[base, end)``: the youngest one's date; None if they do not."""
     since_us, position = 0, base
-    for table in _stretch(tables, base):
+    for table in _contiguous(tables, base):
         if position >= end:
             break
         position = _end(table)
@@ -71,7 +71,7 @@ def covered_since(base: int, end: int, tables: Iterable[SegmentFile]) -> int | N
     return since_us if position >= end else None
 
 
-def _stretch(tables: Iterable[SegmentFile], position: int) -> Iterator[SegmentFile]:
+def _contiguous(tables: Iterable[SegmentFile], position: int) -> Iterator[SegmentFile]:
     """Yield the tables that hold the offsets after ``position`` without gap, in order; each reaches further."""
     for table in sorted(tables, key=lambda t: t.base_offset):
         if table.base_offset <= position < _end(table):
@@ -91,7 +91,9 @@ def uncovered(tables: Iterable[SegmentFile], start: int, end: int) -> Iterator[t
         yield start, end
 
 
-def refuse_overlap(tables: Iterable[SegmentFile], base: int, end: int, replaced: Collection[SegmentFile] = ()) -> None:
+def check_no_overlap(
+    tables: Iterable[SegmentFile], base: int, end: int, replaced: Collection[SegmentFile] = ()
+) -> None:
     """Check that a new table of offsets ``[base, end)`` repeats no record of the segment's other tables.
 
     Tables that it was made from and replaces are exempt. Plain Parquet readers take every file in the table folder, and

@@ -34,7 +34,7 @@ class RetentionPolicy:
     """The limits for a topic's files. Times in microseconds; None means no limit."""
 
     log_grace_us: int
-    log_kept_us: float = 0
+    log_retention_us: float = 0
     """Time for which logs stay once they are in tables, if longer than the grace period, but no longer than their
     tables.
     """
@@ -52,7 +52,7 @@ def retention_policy(topic: Topic, config: BrokerConfig) -> RetentionPolicy:
     expires = topic.settings.expires
     return RetentionPolicy(
         log_grace_us=int(config.log_grace_s * US_PER_S),
-        log_kept_us=0 if kept_s is None else kept_s * US_PER_S,
+        log_retention_us=0 if kept_s is None else kept_s * US_PER_S,
         retention_us=int(topic.retention_s * US_PER_S) if expires and topic.retention_s is not None else None,
         retention_bytes=topic.retention_bytes if expires else None,
     )
@@ -148,7 +148,7 @@ def confirmed_files(
         policy: Limits for the topic's files.
         confirmed_us: Returns a lower bound of the current time, for files that are kept for a given number of seconds.
     """
-    periods_us = {policy.log_grace_us, policy.log_kept_us, policy.retention_us or 0}
+    periods_us = {policy.log_grace_us, policy.log_retention_us, policy.retention_us or 0}
     now_us = {period_us: confirmed_us(period_us / US_PER_S) for period_us in periods_us}
     if max(now_us.values()) - min(now_us.values()) < US_PER_S:
         return expired_files(segments, policy, min(now_us.values()))
@@ -156,7 +156,7 @@ def confirmed_files(
     for period_us in sorted(periods_us):
         known = replace(
             policy,
-            log_kept_us=math.inf if policy.log_kept_us > period_us else policy.log_kept_us,
+            log_retention_us=math.inf if policy.log_retention_us > period_us else policy.log_retention_us,
             retention_us=None if (policy.retention_us or 0) > period_us else policy.retention_us,
         )
         if period_us >= policy.log_grace_us:
@@ -202,7 +202,7 @@ def expired_files(segments: Sequence[Listed], policy: RetentionPolicy, now_us: i
                 and log.base_offset < proven
                 and max(since, log.modified_us) + policy.log_grace_us <= now_us
                 and (
-                    max(since, log.modified_us) + policy.log_kept_us <= now_us
+                    max(since, log.modified_us) + policy.log_retention_us <= now_us
                     or all(table.path in due for table in tables if _overlaps(table, log, bound))
                 )
             ):

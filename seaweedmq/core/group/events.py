@@ -33,7 +33,7 @@ class GroupLimits:
         return min(self.session_timeout_s, self.revoke_timeout_s) / 2
 
     @property
-    def away_s(self) -> float:
+    def return_timeout_s(self) -> float:
         """The longest time that a member without a stream may take to return.
 
         By its end the member trusts nothing any longer, even if its session is short.
@@ -44,7 +44,7 @@ class GroupLimits:
     def revoking_s(self) -> float:
         """The longest time that a member may keep a revoked segment.
 
-        The member may be unreachable, so the bound of ``away_s`` applies.
+        The member may be unreachable, so the bound of ``return_timeout_s`` applies.
         """
         return max(self.revoke_timeout_s, self.detection_s + self.trust_s)
 
@@ -152,7 +152,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Goodbye:
+class StreamEnd:
     """The end of a stream, with an error unless the member left."""
 
     stream: int
@@ -167,7 +167,7 @@ class Outcome:
     """Record to write; None: unchanged."""
     committed: Mapping[int, CommittedOffset | None] = field(default_factory=dict)
     """Segment -> commit to write, or None to delete it."""
-    replies: tuple[Reply | Goodbye, ...] = ()
+    replies: tuple[Reply | StreamEnd, ...] = ()
 
     def then(self, later: "Outcome") -> "Outcome":
         """Combine with a later outcome."""

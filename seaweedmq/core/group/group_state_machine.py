@@ -37,7 +37,6 @@ from seaweedmq.core.group.events import (
     Committing,
     Deleted,
     Event,
-    Goodbye,
     GroupLimits,
     Learned,
     MemberLeft,
@@ -46,6 +45,7 @@ from seaweedmq.core.group.events import (
     Released,
     Reply,
     Reset,
+    StreamEnd,
     StreamLost,
     Tick,
 )
@@ -76,19 +76,19 @@ class GroupStateMachine:
         self._owners = dict(record.owners)
         self._crashes = dict(record.crashes)
         self._streams: dict[str, int] = {}
-        """Stream of each connected member; the others are in ``_away``."""
-        self._speakers: dict[int, str] = {}
+        """Stream of each connected member; the others are in ``_disconnected``."""
+        self._member_by_stream: dict[int, str] = {}
         """Member of each stream, the inverse of ``_streams``."""
-        self._away = dict.fromkeys(self._members, now + limits.away_s)
+        self._disconnected = dict.fromkeys(self._members, now + limits.return_timeout_s)
         """Disconnected member -> deadline of its return."""
         self._revoking = {s: now + limits.revoking_s for s, owner in self._owners.items() if owner.revoking}
         """Segment -> time when its owner loses it."""
-        self._told: dict[str, tuple[tuple[int, int], ...]] = {}
+        self._sent_assignments: dict[str, tuple[tuple[int, int], ...]] = {}
         """Connected member -> segments and generations of its last sent assignment."""
-        self._share_out_at: float | None = now + limits.rebalance_delay_s
+        self._assign_at: float | None = now + limits.rebalance_delay_s
         self._dirty = False
         self._committed: dict[int, CommittedOffset | None] = {}
-        self._replies: list[Reply | Goodbye] = []
+        self._replies: list[Reply | StreamEnd] = []
 
     @property
     def record(self) -> GroupRecord:
@@ -121,12 +121,12 @@ class GroupStateMachine:
     @property
     def loses_at(self) -> float | None:
         """The time when a member will have lost something, unless it acts before."""
-        return min([*self._away.values(), *self._revoking.values()], default=None)
+        return min([*self._disconnected.values(), *self._revoking.values()], default=None)
 
     @property
     def wake_at(self) -> float | None:
         """The time of the next ``Tick``, in steady seconds; None: no timer is set."""
-        return min((t for t in (self.loses_at, self._share_out_at) if t is not None), default=None)
+        return min((t for t in (self.loses_at, self._assign_at) if t is not None), default=None)
 
     def handle(self, event: Event, now: float) -> Outcome:
         """Handle one event and return its outcome.
@@ -137,7 +137,7 @@ class GroupStateMachine:
             case Opened():
                 self._open(event, now)
             case StreamLost(stream):
-                self._break(stream, now)
+                self._disconnect(stream, now)
             case MemberLeft(stream):
                 self._leave(stream, now)
             case Released(stream, segments):
@@ -155,10 +155,10 @@ class GroupStateMachine:
             case Deleted(error):
                 for member in list(self._streams):
                     self._dismiss(member, error)
-        if self._share_out_at is not None and self._share_out_at <= now:
-            self._share_out(now)
-        if self._dirty or len(self._told) < len(self._streams):
-            self._tell()
+        if self._assign_at is not None and self._assign_at <= now:
+            self._assign(now)
+        if self._dirty or len(self._sent_assignments) < len(self._streams):
+            self._send_assignments()
         return self._collect()
 
     # --- members ------------------------------------------------------------------------------------------------------
@@ -168,13 +168,13 @@ class GroupStateMachine:
         known = self._members.get(member)
         if known is None:
             if len(self._members) >= self._limits.members_max:
-                self._replies.append(Goodbye(event.stream, too_many_members(self._limits.members_max)))
+                self._replies.append(StreamEnd(event.stream, too_many_members(self._limits.members_max)))
                 return
             self._members[member] = MemberRecord(incarnation=event.incarnation, client=event.client)
             self._dirty = True
-            self._share_out_later(now)
+            self._assign_later(now)
         elif event.incarnation in known.former:
-            self._replies.append(Goodbye(event.stream, fenced(member)))
+            self._replies.append(StreamEnd(event.stream, fenced(member)))
             return
         elif event.incarnation != known.incarnation:
             self._dismiss(member, fenced(member))
@@ -187,50 +187,50 @@ class GroupStateMachine:
             for segment, owner in self._owned(member).items():
                 if owner.revoking and event.held.get(segment) != owner.generation:
                     self._free(segment, now)
-        self._away.pop(member, None)
+        self._disconnected.pop(member, None)
         self._streams[member] = event.stream
-        self._speakers[event.stream] = member
+        self._member_by_stream[event.stream] = member
 
-    def _break(self, stream: int, now: float) -> None:
-        member = self._unseat(stream)
+    def _disconnect(self, stream: int, now: float) -> None:
+        member = self._detach_stream(stream)
         if member is not None:
-            self._away[member] = now + self._limits.away_s
+            self._disconnected[member] = now + self._limits.return_timeout_s
 
     def _leave(self, stream: int, now: float) -> None:
-        member = self._unseat(stream)
+        member = self._detach_stream(stream)
         if member is not None:
-            self._replies.append(Goodbye(stream, None))
+            self._replies.append(StreamEnd(stream, None))
             self._forget(member, now)
             for segment in self._owned(member):
                 self._free(segment, now)
 
     def _expire(self, now: float) -> None:
-        for member in [m for m, until in self._away.items() if until <= now]:
+        for member in [m for m, until in self._disconnected.items() if until <= now]:
             self._forget(member, now)
             self._lose_all(member, now)
         for segment in [s for s, until in self._revoking.items() if until <= now]:
             self._lose(segment, now)
 
-    def _unseat(self, stream: int) -> str | None:
+    def _detach_stream(self, stream: int) -> str | None:
         """Remove a stream; return its member, or None if the stream has already ended."""
-        member = self._speakers.pop(stream, None)
+        member = self._member_by_stream.pop(stream, None)
         if member is not None:
             del self._streams[member]
-            self._told.pop(member, None)
+            self._sent_assignments.pop(member, None)
         return member
 
     def _dismiss(self, member: str, error: SeaweedMQError) -> None:
         """End the member's stream, if it has one."""
         stream = self._streams.get(member)
         if stream is not None:
-            self._unseat(stream)
-            self._replies.append(Goodbye(stream, error))
+            self._detach_stream(stream)
+            self._replies.append(StreamEnd(stream, error))
 
     def _forget(self, member: str, now: float) -> None:
-        self._away.pop(member, None)
+        self._disconnected.pop(member, None)
         del self._members[member]
         self._dirty = True
-        self._share_out_later(now)
+        self._assign_later(now)
 
     # --- ownerships ---------------------------------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ class GroupStateMachine:
         return {s: owner for s, owner in self._owners.items() if owner.member == member}
 
     def _release(self, stream: int, segments: Mapping[int, int], now: float) -> None:
-        member = self._speakers.get(stream)
+        member = self._member_by_stream.get(stream)
         for segment, generation in segments.items():
             owner = self._owners.get(segment)
             if owner is not None and (owner.member, owner.generation) == (member, generation):
@@ -248,7 +248,7 @@ class GroupStateMachine:
         del self._owners[segment]
         self._revoking.pop(segment, None)
         self._dirty = True
-        self._share_out_now(now)
+        self._assign_now(now)
 
     def _lose(self, segment: int, now: float) -> None:
         """Free a segment of a lost owner, and count a crash if there was something to read that may be the cause."""
@@ -266,17 +266,17 @@ class GroupStateMachine:
         self._revoking.setdefault(segment, now + self._limits.revoking_s)
         self._dirty = True
 
-    def _share_out_later(self, now: float) -> None:
+    def _assign_later(self, now: float) -> None:
         """Assign after the rebalance delay: further members may join or leave soon."""
-        self._share_out_now(now + self._limits.rebalance_delay_s)
+        self._assign_now(now + self._limits.rebalance_delay_s)
 
-    def _share_out_now(self, now: float) -> None:
+    def _assign_now(self, now: float) -> None:
         """Assign now, unless a time is already set."""
-        if self._share_out_at is None:
-            self._share_out_at = now
+        if self._assign_at is None:
+            self._assign_at = now
 
-    def _share_out(self, now: float) -> None:
-        self._share_out_at = None
+    def _assign(self, now: float) -> None:
+        self._assign_at = None
         due = self.progress.due()
         settled = {s: owner.member for s, owner in self._owners.items() if not owner.revoking}
         target = assign(due, self._members, settled)
@@ -293,19 +293,19 @@ class GroupStateMachine:
     # --- commits, resets, metadata ------------------------------------------------------------------------------------
 
     def _commit(self, stream: int, event: Committing, now: float) -> None:
-        member = self._speakers.get(stream)
+        member = self._member_by_stream.get(stream)
         if member is None:
             return  # the stream has already ended
         refused = {}
         for position in event.commit.positions:
-            why = self._refusal(member, position)
+            why = self._rejection(member, position)
             if why:
                 refused[position.segment] = why
             else:
                 self._keep(position, event.at_us, now)
         self._replies.append(Reply(stream, GroupCommitted(event.commit.number, refused)))
 
-    def _refusal(self, member: str, position: Position) -> str | None:
+    def _rejection(self, member: str, position: Position) -> str | None:
         owner = self._owners.get(position.segment)
         if owner is None or owner.member != member:
             return f"segment {position.segment} no longer belongs to {member}: stop reading it"
@@ -340,7 +340,7 @@ class GroupStateMachine:
             del self._crashes[segment]
             self._dirty = True
         if self.progress.finished(segment):
-            self._share_out_now(now)
+            self._assign_now(now)
 
     def _change(self, event: Changed, now: float) -> None:
         for segment in self.progress.learn(event.segments, event.next_segment):
@@ -349,7 +349,7 @@ class GroupStateMachine:
             self._free(segment, now)
         for segment in [s for s in self._crashes if s not in event.segments]:
             del self._crashes[segment]
-        self._share_out_now(now)
+        self._assign_now(now)
 
     def _reset(self, event: Reset, now: float) -> None:
         self._committed.update(dict.fromkeys(self.progress.committed))
@@ -364,19 +364,19 @@ class GroupStateMachine:
         self._dirty = True
         for segment in self._owners:
             self._revoke(segment, now, void=True)
-        self._share_out_now(now)
+        self._assign_now(now)
 
     # --- replies ------------------------------------------------------------------------------------------------------
 
-    def _tell(self) -> None:
+    def _send_assignments(self) -> None:
         """Send each member its assignment if it differs from the last one sent."""
         owned: dict[str, list[tuple[int, int]]] = {member: [] for member in self._streams}
         for segment, owner in sorted(self._owners.items()):
             if owner.member in owned and not owner.revoking:
                 owned[owner.member].append((segment, owner.generation))
         for member, segments in owned.items():
-            if self._told.get(member) != tuple(segments):
-                self._told[member] = tuple(segments)
+            if self._sent_assignments.get(member) != tuple(segments):
+                self._sent_assignments[member] = tuple(segments)
                 ownerships = tuple(self._ownership(segment, generation) for segment, generation in segments)
                 assignment = GroupAssignment(
                     generation=self._generation, owned=ownerships, trust_s=self._limits.trust_s

@@ -35,7 +35,9 @@ def growth_bytes(event: Join | Sync | Heartbeat | Leave, group: ClassicGroup | N
     """Return the largest growth of the group in bytes; zero or less if the request repeats an earlier one."""
     match event:
         case Join():
-            return protocols_bytes(event.protocols) - (group.said_bytes(event.member) if group is not None else 0)
+            return protocols_bytes(event.protocols) - (
+                group.protocols_bytes_of(event.member) if group is not None else 0
+            )
         case Sync() if event.assignments:
             before_bytes = group.assigned_bytes if group is not None else 0
             return sum(map(len, event.assignments.values())) - before_bytes

@@ -55,7 +55,7 @@ class SessionProblem(Enum):
     NAMING = "the fetch session and the request differ in naming topics by ids or names: begin a new one"
 
 
-class SessionRefused(Exception):
+class SessionRejected(Exception):
     """A request that does not match its session, see ``problem``."""
 
     def __init__(self, problem: SessionProblem) -> None:
@@ -72,7 +72,7 @@ class _Session:
     """Whether its requests name topics by ids."""
     partitions: "OrderedDict[PartitionKey, RequestedPartition]"
     """Partitions in the order of service: one whose records were sent moves to the end."""
-    told: dict[PartitionKey, SentPartition]
+    sent: dict[PartitionKey, SentPartition]
 
 
 class Exchange:
@@ -91,7 +91,7 @@ class Exchange:
         """The session id of the reply."""
         return NO_SESSION if self._session is None else self._session.id
 
-    def settle(self, key: PartitionKey, told: SentPartition, *, has_records: bool, has_error: bool) -> bool:
+    def settle(self, key: PartitionKey, sent: SentPartition, *, has_records: bool, has_error: bool) -> bool:
         """Return whether the reply must include the partition.
 
         Its state then counts as sent.
@@ -99,13 +99,13 @@ class Exchange:
         session = self._session
         if session is None:
             return True
-        changed = session.told.get(key) != told
+        changed = session.sent.get(key) != sent
         if has_records:
             session.partitions.move_to_end(key)
         if has_error:
-            session.told.pop(key, None)  # sent again next time
+            session.sent.pop(key, None)  # sent again next time
         else:
-            session.told[key] = told
+            session.sent[key] = sent
         return self._is_full or has_records or has_error or changed
 
 
@@ -156,23 +156,23 @@ class FetchSessions:
             return Exchange(wanted, session, is_full=True)
         session = self._sessions.get(session_id)
         if session is None:
-            raise SessionRefused(SessionProblem.UNKNOWN)
+            raise SessionRejected(SessionProblem.UNKNOWN)
         if epoch != session.next_epoch:
-            raise SessionRefused(SessionProblem.EPOCH)
+            raise SessionRejected(SessionProblem.EPOCH)
         if by_id != session.by_id:
-            raise SessionRefused(SessionProblem.NAMING)
+            raise SessionRejected(SessionProblem.NAMING)
         session.next_epoch = epoch_after(epoch)
         session.used_at = now
         self._sessions.move_to_end(session_id)
         before = len(session.partitions)
         for key in forgotten:
             session.partitions.pop(key, None)
-            session.told.pop(key, None)
+            session.sent.pop(key, None)
         session.partitions.update(wanted)
         self._partitions_left -= len(session.partitions) - before
         if self._partitions_left < 0:
             self._close(session_id)
-            raise SessionRefused(SessionProblem.UNKNOWN)
+            raise SessionRejected(SessionProblem.UNKNOWN)
         return Exchange(OrderedDict(session.partitions), session, is_full=False)
 
     def _open(self, wanted: Mapping[PartitionKey, RequestedPartition], now: float, by_id: bool) -> _Session | None:

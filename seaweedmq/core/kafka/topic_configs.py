@@ -40,7 +40,7 @@ from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, Topic
 from seaweedmq.model.topic_settings import Configs, check_configs
 
 MS_PER_S = 1_000
-FOR_EVER = "-1"
+UNLIMITED = "-1"
 _FIELDS = (RETENTION_MS, RETENTION_BYTES, DURABILITY, SCALING)
 """Configs that are kept in fields of the topic."""
 
@@ -142,7 +142,7 @@ def change_of(topic: Topic, configs: Mapping[str, str], *, partitions: int | Non
     count = partitions or partitions_of(topic)
     return TopicChange(
         partitions=partitions,
-        durability=Durability(configs.get(DURABILITY, usual_durability(topic.replicas))),
+        durability=Durability(configs.get(DURABILITY, default_durability(topic.replicas))),
         scaling=Scaling(configs[SCALING]) if SCALING in configs else None,
         retention_s=_retention_s(configs),
         retention_bytes=_total_bytes(configs, count),
@@ -155,20 +155,20 @@ def partitions_of(topic: Topic | TopicSpec) -> int:
     return topic.partitions or (topic.segments_min if isinstance(topic, Topic) else topic.segments)
 
 
-def usual_durability(replicas: int) -> Durability:
+def default_durability(replicas: int) -> Durability:
     """Return the default durability of a topic."""
     return Durability.STORED if replicas == 1 else Durability.REPLICATED
 
 
 def _retention_s(configs: Mapping[str, str]) -> float:
     """Return the retention, 0 for no limit. Kafka removes everything at 0, and nothing at -1."""
-    retention_ms = int(configs.get(RETENTION_MS, FOR_EVER))
+    retention_ms = int(configs.get(RETENTION_MS, UNLIMITED))
     return 0.0 if retention_ms < 0 else max(retention_ms, 1) / MS_PER_S
 
 
 def _total_bytes(configs: Mapping[str, str], partitions: int) -> int:
     """Return the limit of the whole topic, 0 for no limit."""
-    each = int(configs.get(RETENTION_BYTES, FOR_EVER))
+    each = int(configs.get(RETENTION_BYTES, UNLIMITED))
     return 0 if each < 0 else max(each, 1) * partitions
 
 
@@ -184,7 +184,7 @@ def configs_of(topic: Topic | TopicSpec) -> dict[str, str]:
         configs[RETENTION_MS] = str(max(1, round(Decimal(repr(topic.retention_s)) * MS_PER_S)))
     if topic.retention_bytes is not None:
         configs[RETENTION_BYTES] = str(max(1, topic.retention_bytes // partitions_of(topic)))
-    if topic.durability not in (None, usual_durability(topic.replicas)):
+    if topic.durability not in (None, default_durability(topic.replicas)):
         configs[DURABILITY] = str(topic.durability)
     return dict(sorted(configs.items()))
 
@@ -239,7 +239,7 @@ def _true_defaults(topic: Topic | TopicSpec, limits: BrokerConfig) -> dict[str, 
     """Return the defaults that depend on the topic or the broker."""
     roll_age_s = limits.log_roll_age_s if topic.partitions is None else limits.partition_roll_age_s
     return {
-        DURABILITY: usual_durability(topic.replicas),
+        DURABILITY: default_durability(topic.replicas),
         SEGMENT_BYTES: str(limits.log_roll_bytes),
         SEGMENT_MS: str(round(roll_age_s * MS_PER_S)),
         MAX_MESSAGE_BYTES: str(min(int(TOPIC_CONFIGS[MAX_MESSAGE_BYTES].default), limits.frame_bytes_max)),

@@ -14,7 +14,7 @@ class Repair:
     segment: Segment
     reason: str
     """Reason of the repair, as readable text."""
-    stays: tuple[str, ...]
+    healthy_replicas: tuple[str, ...]
     """Healthy replicas, in their order. They also serve the successor, to move as little as possible, and the first one
     is its primary.
     """
@@ -54,7 +54,7 @@ def repairs(
         else:
             continue
         well = tuple(r for r in segment.replicas if r in live and r not in draining and r not in suspected)
-        found.append((rank, Repair(segment=segment, reason=reason, stays=well)))
+        found.append((rank, Repair(segment=segment, reason=reason, healthy_replicas=well)))
     return [repair for _, repair in sorted(found, key=lambda ranked: ranked[0])]
 
 
@@ -69,7 +69,7 @@ def reinforcements(segments: Iterable[Segment], topics: Mapping[TopicName, Topic
         available: Number of brokers that accept new segments.
     """
     return [
-        Repair(segment=segment, reason="a replica was missing", stays=segment.replicas)
+        Repair(segment=segment, reason="a replica was missing", healthy_replicas=segment.replicas)
         for segment in segments
         if len(segment.replicas) < min(topics[segment.topic].replicas, available)
     ]

@@ -230,13 +230,13 @@ def succeed(
             f"it starts at {predecessor.segment.start_offset}"
         )
     before = [predecessor.segment.slots for predecessor in predecessors]
-    assert _run_of(before) == _run_of(ranges), f"{ranges} do not cover {before}"
+    assert _joined_range(before) == _joined_range(ranges), f"{ranges} do not cover {before}"
     if topic.next_segment + len(ranges) >= SEGMENT_IDS:
         raise ResourceExhausted(f"{topic.name} has used up its {SEGMENT_IDS:,} segment ids: create a new topic")
-    children = []
+    successors_opened = []
     for number, (slots, replicas) in enumerate(zip(ranges, placement, strict=True)):
         above = [predecessor for predecessor in predecessors if predecessor.segment.slots.overlaps(slots)]
-        children.append(
+        successors_opened.append(
             Segment(
                 topic=topic.name,
                 id=topic.next_segment + number,
@@ -257,16 +257,18 @@ def succeed(
             end_offset=predecessor.end_offset,
             sequences=tuple(predecessor.sequences)[:SEALED_SEQUENCES_MAX],
             sequences_complete=predecessor.sequences_complete and len(predecessor.sequences) <= SEALED_SEQUENCES_MAX,
-            successors=tuple(child.id for child in children if child.slots.overlaps(predecessor.segment.slots)),
+            successors=tuple(
+                child.id for child in successors_opened if child.slots.overlaps(predecessor.segment.slots)
+            ),
             sealed_us=now_us,
             problem="",
         )
         for predecessor in predecessors
     ]
-    return MetadataChange(replace(topic, next_segment=topic.next_segment + len(ranges)), (*sealed, *children))
+    return MetadataChange(replace(topic, next_segment=topic.next_segment + len(ranges)), (*sealed, *successors_opened))
 
 
-def _run_of(ranges: Sequence[KeyRange]) -> KeyRange:
+def _joined_range(ranges: Sequence[KeyRange]) -> KeyRange:
     """Return the one range that adjacent ranges in order make up."""
     assert all(a.hi == b.lo for a, b in pairwise(ranges)), f"{ranges} are not adjacent in order"
     return KeyRange(ranges[0].lo, ranges[-1].hi)

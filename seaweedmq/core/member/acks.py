@@ -11,7 +11,7 @@ from typing import Generic, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-OUT, ACKED, NEW, WAITING, GIVEN_UP = range(5)
+OUT, ACKED, NEW, WAITING, DEAD_LETTER = range(5)
 """States of a row.
 
 - OUT: in flight: delivered to the user, or about to be.
@@ -55,7 +55,7 @@ class RowSpan(Generic[R]):
     def __len__(self) -> int:
         return len(self.states)
 
-    def hand_out(self, count: int) -> None:
+    def deliver(self, count: int) -> None:
         """Mark the next ``count`` new rows as delivered to the user."""
         self.states[self.new_at : self.new_at + count] = bytes(count)
         self.new_at += count
@@ -76,7 +76,7 @@ class RowSpan(Generic[R]):
 
     def position(self) -> int:
         """Return the lowest unacknowledged offset; ``end`` if all are acknowledged."""
-        found = [at for state in (OUT, NEW, WAITING, GIVEN_UP) if (at := self.states.find(state)) >= 0]
+        found = [at for state in (OUT, NEW, WAITING, DEAD_LETTER) if (at := self.states.find(state)) >= 0]
         return self.first + min(found) if found else self.end
 
     def unacked(self) -> int:
@@ -86,11 +86,11 @@ class RowSpan(Generic[R]):
     def is_acked(self) -> bool:
         """Whether every row is acknowledged."""
         states = self.states
-        return not (OUT in states or NEW in states or WAITING in states or GIVEN_UP in states)
+        return not (OUT in states or NEW in states or WAITING in states or DEAD_LETTER in states)
 
-    def is_out(self) -> bool:
+    def has_in_flight(self) -> bool:
         """Whether a row is in flight or a dead letter, so that the segment cannot be released yet."""
-        return OUT in self.states or GIVEN_UP in self.states
+        return OUT in self.states or DEAD_LETTER in self.states
 
 
 class Ledger(Generic[R]):
@@ -145,7 +145,7 @@ class Ledger(Generic[R]):
             else:
                 np.frombuffer(span.states, dtype=np.uint8)[chosen] = ACKED
 
-    def out_among(self, offsets: Offsets) -> Iterator[tuple[RowSpan[R], list[int]]]:
+    def in_flight_among(self, offsets: Offsets) -> Iterator[tuple[RowSpan[R], list[int]]]:
         """Yield the spans, in order, with those of ``offsets`` that are in flight, ascending."""
         for span, chosen in self._chosen(offsets):
             at = np.asarray(chosen)
@@ -184,6 +184,6 @@ class Ledger(Generic[R]):
         """Return the bytes of the rows that are held until they are acknowledged."""
         return sum(span.size_bytes for span in self._spans)
 
-    def is_out(self) -> bool:
+    def has_in_flight(self) -> bool:
         """Whether a record of this segment is in flight or a dead letter."""
-        return any(span.is_out() for span in self._spans)
+        return any(span.has_in_flight() for span in self._spans)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from seaweedmq.core.member.acks import ACKED, GIVEN_UP, OUT, WAITING, Ledger, Offsets, RowSpan
+from seaweedmq.core.member.acks import ACKED, DEAD_LETTER, OUT, WAITING, Ledger, Offsets, RowSpan
 from seaweedmq.core.member.redelivery import NEVER, KeyOrder
 from seaweedmq.model.messages.groups import DELIVERIES_KEPT_MAX, Ownership, Position
 from seaweedmq.model.messages.subscribe import Start, StartKind
@@ -147,10 +147,10 @@ class HeldSegment(Generic[R, M]):
 
     def give_up(self, record: M) -> None:
         """Make a record a dead letter; later ones of its key wait until the dead-letter topic has it."""
-        record.origin.span.put(record.offset, GIVEN_UP)
+        record.origin.span.put(record.offset, DEAD_LETTER)
         self.order.refuse(record.key, record.offset, NEVER)
 
-    def letter_kept(self, record: M) -> None:
+    def dead_letter_stored(self, record: M) -> None:
         """Acknowledge a dead letter that the dead-letter topic has."""
         record.origin.span.put(record.offset, ACKED)
         if not self.is_revoked:

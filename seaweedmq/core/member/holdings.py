@@ -82,7 +82,7 @@ class Holdings(Generic[R, M]):
         self.is_over = True
         return Instructions(stop=self._revoke(list(self._dispatch.assigned.values())))
 
-    def look_after(self, is_time: bool) -> Instructions[R, M]:
+    def maintain(self, is_time: bool) -> Instructions[R, M]:
         """Commit positions that others wait for, and all of them if ``is_time``; release finished segments."""
         if self.is_over:
             return Instructions()
@@ -92,7 +92,7 @@ class Holdings(Generic[R, M]):
             assigned.watch(is_urgent or self._dispatch.unacked.blocks)
             # Acknowledgements take no lock: check that nothing is in flight before reading the position, which is then
             # final.
-            is_over = assigned.is_revoked and not assigned.ledger.is_out()
+            is_over = assigned.is_revoked and not assigned.ledger.has_in_flight()
             if (is_time or is_urgent) and not assigned.is_refused:
                 position = assigned.position()
                 if position is not None:

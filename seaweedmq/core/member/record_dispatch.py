@@ -61,8 +61,8 @@ class NewRows(Generic[R, M]):
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp(Generic[M]):
-    """A dead letter to publish; :meth:`RecordDispatch.letter_kept` follows."""
+class DeadRecord(Generic[M]):
+    """A dead letter to publish; :meth:`RecordDispatch.dead_letter_stored` follows."""
 
     record: M
     deliveries: int
@@ -96,7 +96,7 @@ class RecordDispatch(Generic[R, M]):
         """Whether handlers take the records, one record of a key at a time."""
         self.is_closed = False
         """Whether the subscription is closed, so that rejected records are not redelivered here."""
-        self.given_up: deque[GivenUp[M]] = deque()
+        self.given_up: deque[DeadRecord[M]] = deque()
         """Dead letters for the caller to take."""
         self._deliveries_max = bounds.deliveries_max
         self._arrived: tuple[HeldSegment[R, M], RowSpan[R]] | None = None
@@ -158,7 +158,7 @@ class RecordDispatch(Generic[R, M]):
         return self._arrived is not None and self.left != 0 and self.unacked.room(1) > 0
 
     @property
-    def holds_back(self) -> bool:
+    def has_waiting(self) -> bool:
         """Whether records or keys wait."""
         return any(not assigned.order.is_idle for assigned in self._held_back.values())
 
@@ -185,7 +185,7 @@ class RecordDispatch(Generic[R, M]):
                 self.ready[:0] = reversed(taken)
 
     def next_run(self, count_max: int | None = None) -> NewRows[R, M] | None:
-        """Return new rows that may be delivered now, as records or as rows. :meth:`hand_out` then changes the state."""
+        """Return new rows that may be delivered now, as records or as rows. :meth:`deliver` then changes the state."""
         if self._arrived is None:
             return None
         assigned, span = self._arrived
@@ -197,17 +197,17 @@ class RecordDispatch(Generic[R, M]):
             count = min(count, self.left)
         return NewRows(assigned, span, span.new_at, count) if count > 0 else None
 
-    def hand_out(self, run: NewRows[R, M], records: Sequence[M] = ()) -> bool:
+    def deliver(self, run: NewRows[R, M], records: Sequence[M] = ()) -> bool:
         """Deliver a sequence of rows, and return whether it was, since its segment may have been revoked meanwhile.
 
         With ``records``, the last one first, they become ``ready``; otherwise the rows go to the user at once.
         """
         if run.assigned.is_revoked:
             return False
-        run.span.hand_out(run.count)
+        run.span.deliver(run.count)
         if run.span.new_at == len(run.span):
             self._arrived = None
-        self.unacked.hand_out(run.count)
+        self.unacked.deliver(run.count)
         self._use(run.count)
         self.ready += records
         return True
@@ -281,10 +281,10 @@ class RecordDispatch(Generic[R, M]):
             assigned.ack(offsets)
         return assigned
 
-    def out_among(self, segment: int, offsets: Offsets) -> Iterable[tuple[RowSpan[R], list[int]]]:
+    def in_flight_among(self, segment: int, offsets: Offsets) -> Iterable[tuple[RowSpan[R], list[int]]]:
         """Return those of these rows that are in flight: by span, ascending."""
         assigned = self.assigned.get(segment)
-        return () if assigned is None else assigned.ledger.out_among(offsets)
+        return () if assigned is None else assigned.ledger.in_flight_among(offsets)
 
     def refuse(self, record: M, due_s: float, reason: str) -> None:
         """Reject a record: if it is in flight, it is redelivered at ``due_s``."""
@@ -312,9 +312,9 @@ class RecordDispatch(Generic[R, M]):
         elif refusal is not None:
             self._bring_back(record, refusal)
 
-    def letter_kept(self, record: M) -> None:
+    def dead_letter_stored(self, record: M) -> None:
         """Acknowledge a dead letter that is in the dead-letter topic."""
-        record.origin.assigned.letter_kept(record)
+        record.origin.assigned.dead_letter_stored(record)
 
     def hand_to_handlers(self, one_at_a_time: bool, now: float) -> None:
         """Switch to delivery by handlers, or back."""
@@ -346,7 +346,7 @@ class RecordDispatch(Generic[R, M]):
     def _give_up(self, assigned: HeldSegment[R, M], record: M, reason: str) -> None:
         assigned.give_up(record)
         self._hold_back(assigned)
-        self.given_up.append(GivenUp(record, assigned.ledger.refused[record.offset], reason))
+        self.given_up.append(DeadRecord(record, assigned.ledger.refused[record.offset], reason))
 
     def _hold_back(self, assigned: HeldSegment[R, M]) -> None:
         self._held_back[assigned.segment] = assigned

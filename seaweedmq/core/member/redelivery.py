@@ -18,7 +18,7 @@ class _Line:
     offsets: list[int] = field(default_factory=list)
     due: dict[int, float] = field(default_factory=dict)
     """Time at which each rejected record may be delivered again. Records that only wait for another are due at once."""
-    is_out: bool = False
+    has_in_flight: bool = False
     """Whether a record of the key is with a handler. Only if keys go one at a time."""
 
     def head_due(self) -> float:
@@ -55,10 +55,10 @@ class KeyOrder:
         line = self._lines.get(key)
         if line is None:
             if self.one_at_a_time:
-                self._lines[key] = _Line(is_out=True)
+                self._lines[key] = _Line(has_in_flight=True)
             return True
-        if not line.is_out and offset < line.offsets[0]:  # the waiting ones follow it
-            line.is_out = self.one_at_a_time
+        if not line.has_in_flight and offset < line.offsets[0]:  # the waiting ones follow it
+            line.has_in_flight = self.one_at_a_time
             return True
         insort(line.offsets, offset)
         if line.offsets[0] == offset:
@@ -72,7 +72,7 @@ class KeyOrder:
             heappush(self._heads, (due_s, offset, None))
             return
         line = self._lines.setdefault(key, _Line())
-        line.is_out = False
+        line.has_in_flight = False
         insort(line.offsets, offset)
         line.due[offset] = due_s
         self._push(key, line)
@@ -81,7 +81,7 @@ class KeyOrder:
         """Record that the key's record in flight is settled. Requires ``one_at_a_time``."""
         line = None if key is None else self._lines.get(key)
         if key is not None and line is not None:
-            line.is_out = False
+            line.has_in_flight = False
             self._next(key, line)
 
     def drop(self, key: bytes | None, offset: int) -> None:
@@ -105,7 +105,13 @@ class KeyOrder:
                     taken.append(offset)
                 continue
             line = self._lines.get(key)
-            if line is None or line.is_out or not line.offsets or line.offsets[0] != offset or line.head_due() > now_s:
+            if (
+                line is None
+                or line.has_in_flight
+                or not line.offsets
+                or line.offsets[0] != offset
+                or line.head_due() > now_s
+            ):
                 continue
             self._take(line, now_s, taken)
             self._next(key, line)
@@ -117,7 +123,7 @@ class KeyOrder:
             line.due.pop(offset, None)
             taken.append(offset)
             if self.one_at_a_time:
-                line.is_out = True
+                line.has_in_flight = True
                 return
 
     def due_s(self) -> float:
@@ -127,9 +133,9 @@ class KeyOrder:
     def _next(self, key: bytes, line: _Line) -> None:
         if line.offsets:
             self._push(key, line)
-        elif not line.is_out:
+        elif not line.has_in_flight:
             del self._lines[key]
 
     def _push(self, key: bytes, line: _Line) -> None:
-        if not line.is_out and line.head_due() < NEVER:
+        if not line.has_in_flight and line.head_due() < NEVER:
             heappush(self._heads, (line.head_due(), line.offsets[0], key))

@@ -25,7 +25,7 @@ class Unacked:
         """Count the bytes of rows that arrived."""
         self.size_bytes += size_bytes
 
-    def hand_out(self, count: int) -> None:
+    def deliver(self, count: int) -> None:
         """Count records that were delivered."""
         self.records += count
 

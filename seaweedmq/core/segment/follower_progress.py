@@ -18,7 +18,7 @@ class FollowerProgress:
         self.answered_s = -math.inf
         """Time of the follower's latest answer, by the event loop's clock."""
 
-    def is_given_up(self, timeout_began_s: float, waited_s: float, timeout_s: float) -> bool:
+    def is_abandoned(self, timeout_began_s: float, waited_s: float, timeout_s: float) -> bool:
         """Whether the primary gives the follower up in a segment where it has made no progress.
 
         Args:

@@ -51,10 +51,10 @@ class ProducerLimits:
         return cls(producers=sys.maxsize, idle_s=math.inf, frames=STREAM_IN_FLIGHT_FRAMES_MAX)
 
 
-class Forgetful(Protocol):
+class SettledDropper(Protocol):
     """A producer table as the pool sees it."""
 
-    def forget_settled(self, now: float) -> int:
+    def drop_settled(self, now: float) -> int:
         """Drop the producers that can no longer repeat anything, and return their number."""
         ...
 
@@ -68,7 +68,7 @@ class ProducerPool:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
-        self._tables: dict[Forgetful, None] = {}
+        self._tables: dict[SettledDropper, None] = {}
 
     @classmethod
     def of(cls, config: BrokerConfig) -> "ProducerPool":
@@ -76,11 +76,11 @@ class ProducerPool:
         cost = PRODUCER_BYTES + FRAME_BYTES * config.stream_in_flight_frames_max
         return cls(min(config.producers_max, config.memory_bytes_max // MEMORY_SHARE // cost))
 
-    def join(self, table: Forgetful) -> None:
+    def join(self, table: SettledDropper) -> None:
         """Count the producers of a table from now on."""
         self._tables[table] = None
 
-    def leave(self, table: Forgetful, producers: int) -> None:
+    def leave(self, table: SettledDropper, producers: int) -> None:
         """Remove a table and its ``producers`` from the count."""
         del self._tables[table]
         self.used -= producers
@@ -95,7 +95,7 @@ class ProducerPool:
         if self.used < self.limit:
             return
         for table in self._tables:
-            table.forget_settled(now)
+            table.drop_settled(now)
         if self.used >= self.limit:
             raise ResourceExhausted(
                 f"this broker remembers {self.used:,} producers, its limit is {self.limit:,} (producers_max, and "

@@ -245,7 +245,7 @@ class ProducerTable:
             if len(known.frames) and not self._is_settled(number, now)
         )
 
-    def forget_settled(self, now: float) -> int:
+    def drop_settled(self, now: float) -> int:
         """Drop every producer that can no longer repeat anything, and return their number."""
         return self._forget_idle(now, keep=0)
 

@@ -100,7 +100,7 @@ UNDISPUTED = frozenset({SegmentStage.SERVING, SegmentStage.DOUBTFUL})
 
 
 @dataclass(frozen=True, slots=True)
-class OnlyFsynced:
+class CommitFlushedOnly:
     """An action: commit only flushed frames from now on."""
 
 
@@ -120,7 +120,14 @@ class NotifyPublishers:
 
 
 Action: TypeAlias = (
-    RaiseHighWatermark | RequestFsync | CheckFence | RetrySoon | OnlyFsynced | Halt | LeaveFollowers | NotifyPublishers
+    RaiseHighWatermark
+    | RequestFsync
+    | CheckFence
+    | RetrySoon
+    | CommitFlushedOnly
+    | Halt
+    | LeaveFollowers
+    | NotifyPublishers
 )
 
 
@@ -137,7 +144,7 @@ class SegmentLifecycle:
         self._log = log
         self._stuck: SeaweedMQError | None = self._waits("it has no followers") if len(segment.replicas) == 1 else None
         """Reason why the segment cannot commit without the lease, None if it can."""
-        self._looked_for: int | None = None
+        self._checked_up_to: int | None = None
         """Offset that the running fence check is for, None if none runs."""
 
     # --- serving ------------------------------------------------------------------------------------------------------
@@ -154,14 +161,14 @@ class SegmentLifecycle:
             lease_alive=lease_alive,
             stuck=self._stuck is not None,
             follower_lost=self.stage is SegmentStage.DOUBTFUL,
-            looking=self._looked_for is not None,
+            looking=self._checked_up_to is not None,
         ):
             if isinstance(action, ReportLeaseDoubt):
                 actions += self._fail(self._stuck)
             else:
                 actions.append(action)
             if isinstance(action, CheckFence):
-                self._looked_for = action.flushed
+                self._checked_up_to = action.flushed
         return actions
 
     def follower_lost(self, follower: str, error: SeaweedMQError) -> Sequence[Action]:
@@ -178,15 +185,15 @@ class SegmentLifecycle:
             self._stuck = self._sealed_by_others(f"follower {follower} was fenced")
         else:
             self._stuck = self._waits(f"follower {follower} cannot be replaced ({error})")
-        return OnlyFsynced(), RequestFsync()
+        return CommitFlushedOnly(), RequestFsync()
 
-    def looked(self, *, fenced: bool) -> Sequence[Action]:
+    def fence_checked(self, *, fenced: bool) -> Sequence[Action]:
         """Record the result of a fence check.
 
         Args:
             fenced: Whether the storage shows a fence.
         """
-        flushed, self._looked_for = self._looked_for, None
+        flushed, self._checked_up_to = self._checked_up_to, None
         if self.stage not in COMMITTING:
             return ()
         assert flushed is not None, "a fence check ended that never began"
@@ -196,7 +203,7 @@ class SegmentLifecycle:
         self.failure = None
         return (RaiseHighWatermark(flushed),) if flushed > self._log.committed else ()
 
-    def look_fails(self, error: SeaweedMQError) -> Sequence[Action]:
+    def fence_check_failed(self, error: SeaweedMQError) -> Sequence[Action]:
         """Record that the storage does not answer. The fence check continues."""
         return self._fail(error) if self.stage in COMMITTING else ()
 

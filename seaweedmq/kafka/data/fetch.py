@@ -15,7 +15,7 @@ from seaweedmq.core.kafka.fetch_session import (
     RequestedPartition,
     SentPartition,
     SessionProblem,
-    SessionRefused,
+    SessionRejected,
 )
 from seaweedmq.core.kafka.fetch_wait import FetchWait
 from seaweedmq.errors import Corrupt, OutOfRange, SeaweedMQError, Unavailable, unraised
@@ -122,7 +122,7 @@ class FetchHandlers:
         body, loop = request.body, asyncio.get_running_loop()
         try:
             exchange = await self._begin(request)
-        except SessionRefused as refused:
+        except SessionRejected as refused:
             return fetch_reply(request.version, (), error_code=_OF_PROBLEM[refused.problem])
         deadline = loop.time() + min(max(body.max_wait_ms, 0) / 1000, WAIT_S_MAX)
         bytes_max = min(max(body.max_bytes, 0), REPLY_BYTES_MAX)

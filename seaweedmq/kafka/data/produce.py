@@ -73,7 +73,7 @@ OUTCOMES_A_STEP = 50
 """Partitions of a reply that are settled in one step of the event loop: up to about 0.25 ms."""
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 NO_TIME = -1
-_SENT_AGAIN = frozenset(
+_RESENT = frozenset(
     {
         Code.UNKNOWN_TOPIC_OR_PARTITION,
         Code.UNKNOWN_TOPIC_ID,
@@ -129,7 +129,7 @@ class ProduceHandlers:
     def __init__(self, local: LocalBroker, partitions: PartitionLookup) -> None:
         self._local = local
         self._partitions = partitions
-        self._refused = RejectedSequences()
+        self._rejected = RejectedSequences()
         self._unpacking = OneAtATime()
 
     def handlers(self) -> dict[int, Handler]:
@@ -157,12 +157,12 @@ class ProduceHandlers:
             if outcomes:
                 topics.append((wanted, outcomes))
         if body.acks == ACKS_NONE:
-            return Later(partial(self._silence, topics))
+            return Later(partial(self._raise_failed, topics))
         alone_by = began + max(timeout_s, ALONE_S_MIN)
         due = alone_by if body.acks == ACKS_LEADER else began + timeout_s
         return Later(partial(self._reply, request.version, request.turn, topics, alone_by, due))
 
-    async def _silence(self, topics: Sequence[tuple[Any, Sequence[_Appended | _Failed]]]) -> None:
+    async def _raise_failed(self, topics: Sequence[tuple[Any, Sequence[_Appended | _Failed]]]) -> None:
         """Raise the first error of a request with acks=0, which closes the connection: there is no reply."""
         for _, outcomes in topics:
             for outcome in outcomes:
@@ -175,7 +175,7 @@ class ProduceHandlers:
         key = key_of(wanted.name, wanted.topic_id, by_id=request.version >= BY_ID_FROM)
         sequence = _Sequence.of(request.connection, key, part.index, records)
         now = asyncio.get_running_loop().time()
-        is_behind = sequence is not None and self._refused.is_behind(sequence.who, sequence.epoch, sequence.first, now)
+        is_behind = sequence is not None and self._rejected.is_behind(sequence.who, sequence.epoch, sequence.first, now)
         try:
             topic = self._partitions.topic(key)
             async with asyncio.timeout_at(deadline):
@@ -183,7 +183,7 @@ class ProduceHandlers:
                     topic, part.index, records, needs_all=request.body.acks == ACKS_ALL, may_begin=not is_behind
                 )
             if sequence is not None:
-                self._refused.forget(sequence.who)
+                self._rejected.forget(sequence.who)
             return appended
         except SeaweedMQError as raised:
             # Without its traceback, whose frames hold the unpacked batch: up to 64 MiB until garbage is collected.
@@ -195,8 +195,8 @@ class ProduceHandlers:
             failed = _Failed(
                 part.index, DeadlineExceeded(f"{wanted.name}: no memory for the batch within timeout_ms: retry")
             )
-        if sequence is not None and not is_behind and _code(failed.error) in _SENT_AGAIN:
-            self._refused.refuse(sequence.who, sequence.epoch, sequence.first, now)
+        if sequence is not None and not is_behind and _code(failed.error) in _RESENT:
+            self._rejected.refuse(sequence.who, sequence.epoch, sequence.first, now)
         return failed
 
     async def _append_to(
@@ -286,7 +286,7 @@ class ProduceHandlers:
                 settled = await self._settle(outcome, alone_by, replicated_by)
                 if isinstance(settled, _Failed) and settled.hint is not None:
                     hints.append(settled.hint)
-                parts.append(_said(settled))
+                parts.append(_produced(settled))
                 if len(parts) % OUTCOMES_A_STEP == 0:  # not for small requests: they have waited for their commit
                     await turn.pause()
             said.append(
@@ -320,7 +320,7 @@ def _behind(error: SeaweedMQError) -> SeaweedMQError:
     return error
 
 
-def _said(outcome: _Appended | _Failed) -> ProducedPartition:
+def _produced(outcome: _Appended | _Failed) -> ProducedPartition:
     if isinstance(outcome, _Appended):
         return ProducedPartition(
             index=outcome.number,

@@ -34,7 +34,7 @@ MANY_GROUPS_FROM, NAMED_ERRORS_FROM = 8, 9
 NOT_SETTLED_IN, NOT_SETTLED_FROM = 7, 9
 """Versions of OffsetFetch, see ``CommittedOffsetsHandlers.fetch``."""
 NO_OFFSET = -1
-ASKED_ANEW = -1_000
+RETRY_OFFSET = -1_000
 """Committed offset in a reply for a partition that is not settled.
 
 librdkafka uses the offset in spite of the error if its assignment changed meanwhile. At -1 it starts at
@@ -165,7 +165,7 @@ class CommittedOffsetsHandlers:
             code = code_of(error, place=ErrorScope.COORDINATOR)
             if code not in ELSEWHERE or request.version != NOT_SETTLED_IN or not body.require_stable:
                 raise
-            return OffsetFetchResponse(topics=_not_settled(make, of_each, body.topics), error_code=code)
+            return OffsetFetchResponse(topics=_unstable(make, of_each, body.topics), error_code=code)
         return OffsetFetchResponse(topics=await _with_offsets(make, of_each, committed, request.turn))
 
     async def _of_group(self, group: Any, request: Request) -> Any:
@@ -177,7 +177,7 @@ class CommittedOffsetsHandlers:
         except SeaweedMQError as error:
             code = code_of(error, place=ErrorScope.COORDINATOR)
             is_told = code in ELSEWHERE and request.version >= NOT_SETTLED_FROM
-            topics = _not_settled(of_topic, of_each, group.topics) if is_told else []
+            topics = _unstable(of_topic, of_each, group.topics) if is_told else []
             return make(group_id=group.group_id, topics=topics, error_code=code)
         topics = await _with_offsets(of_topic, of_each, committed, request.turn)
         return make(group_id=group.group_id, topics=topics)
@@ -344,7 +344,7 @@ async def _with_offsets(make_topic: Any, make: Any, committed: Iterable[TopicOff
     return topics
 
 
-def _not_settled(make_topic: Any, make: Any, topics: Sequence[Any] | None) -> list[Any]:
+def _unstable(make_topic: Any, make: Any, topics: Sequence[Any] | None) -> list[Any]:
     """Return partitions with UNSTABLE_OFFSET_COMMIT, so that the client retries."""
     return [
         make_topic(
@@ -352,7 +352,7 @@ def _not_settled(make_topic: Any, make: Any, topics: Sequence[Any] | None) -> li
             partitions=[
                 make(
                     partition_index=number,
-                    committed_offset=ASKED_ANEW,
+                    committed_offset=RETRY_OFFSET,
                     metadata="",
                     error_code=Code.UNSTABLE_OFFSET_COMMIT,
                 )

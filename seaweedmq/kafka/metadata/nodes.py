@@ -51,19 +51,19 @@ class Nodes:
         self._env = env
         self._own_address = own_address
         self._table = NodeTable(cluster_id="")
-        self._ran_at: dict[str, str] = {}
+        self._last_addresses: dict[str, str] = {}
         """Broker id -> its Kafka address, including unregistered brokers, which partitions still name as replicas.
 
         The order is that of the last registration, the earliest first.
         """
         self._noted = -1
-        """The view's count of changes when ``_ran_at`` was updated."""
+        """The view's count of changes when ``_last_addresses`` was updated."""
         self._made_of: tuple[int, NodeTable] | None = None
         """The view's count of changes and the table from which ``_nodes``, ``_live`` and ``_stand_ins`` were made."""
         self._nodes: dict[str, Node] = {}
         self._live: frozenset[int] = frozenset()
         """Numbers of registered brokers."""
-        self._complaints = OnceLogger(log)
+        self._failures_log = OnceLogger(log)
         self._stand_ins: list[int] = []
         """All assigned numbers, in the order in which they stand for missing replicas."""
 
@@ -80,18 +80,18 @@ class Nodes:
                 fails while a number is missing.
         """
         self._note()
-        if self._table.cluster_id and not self._nameless():
+        if self._table.cluster_id and not self._unnumbered():
             return
         attempts = retrying(
             backoff(self._env.rng, RETRY_FIRST_S, RETRY_MOST_S), on=Conflict, stop=after_s(NODES_TIMEOUT_S)
         )
         try:
-            await attempts(self._give_numbers)
-            self._complaints.over(NUMBERING)
+            await attempts(self._assign_numbers)
+            self._failures_log.over(NUMBERING)
         except SeaweedMQError as error:
             if not self.shown():
                 raise
-            self._complaints.add(NUMBERING, error)
+            self._failures_log.add(NUMBERING, error)
 
     def live(self) -> list[Node]:
         """Return the registered nodes, by number."""
@@ -111,7 +111,7 @@ class Nodes:
     def number_of(self, broker_id: str) -> int | None:
         """Return the number of a current or former node; None if this broker never saw it as a node."""
         info = self._view.brokers.get(broker_id)
-        address = info.kafka_address if info is not None else self._ran_at.get(broker_id, "")
+        address = info.kafka_address if info is not None else self._last_addresses.get(broker_id, "")
         return self._table.ids.get(address)
 
     def lives(self, broker_id: str) -> bool:
@@ -165,7 +165,7 @@ class Nodes:
         """Order all numbers: nodes that left last, other unregistered ones, the highest first, then registered ones."""
         self._note()
         ids = self._table.ids
-        left = (ids[address] for address in reversed(self._ran_at.values()) if address in ids)
+        left = (ids[address] for address in reversed(self._last_addresses.values()) if address in ids)
         unregistered = [number for number in (*left, *sorted(ids.values(), reverse=True)) if number not in self._live]
         return [*dict.fromkeys(unregistered), *sorted(self._live)]
 
@@ -176,22 +176,22 @@ class Nodes:
         self._noted = self._view.changes
         for broker in self._view.brokers.values():
             if broker.kafka_address:
-                self._ran_at.pop(broker.id, None)
-                self._ran_at[broker.id] = broker.kafka_address
-        while len(self._ran_at) > NODES_MAX:
-            del self._ran_at[next(iter(self._ran_at))]
+                self._last_addresses.pop(broker.id, None)
+                self._last_addresses[broker.id] = broker.kafka_address
+        while len(self._last_addresses) > NODES_MAX:
+            del self._last_addresses[next(iter(self._last_addresses))]
 
     def _live_addresses(self) -> set[str]:
         return {broker.kafka_address for broker in self._view.brokers.values() if broker.kafka_address}
 
-    def _nameless(self) -> list[str]:
+    def _unnumbered(self) -> list[str]:
         """Return the addresses without a number."""
         return sorted(self._wanted_addresses() - self._table.ids.keys())
 
     def _wanted_addresses(self) -> set[str]:
         return self._live_addresses() | ({self._own_address} if self._own_address else set())
 
-    async def _give_numbers(self) -> None:
+    async def _assign_numbers(self) -> None:
         entry = await self._meta.get(KAFKA_NODES)
         found = NodeTable(cluster_id=self._new_cluster_id()) if entry is None else node_table_from_json(entry.value)
         addresses = self._wanted_addresses()

@@ -414,7 +414,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def hurry(self) -> bool:
         """Implement ``ShareOwner``."""
-        is_waiting = self._line.grown.is_heard
+        is_waiting = self._line.grown.has_waiters
         self._line.hurry()
         return is_waiting
 

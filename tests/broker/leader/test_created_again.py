@@ -33,8 +33,8 @@ from seaweedmq.model.messages.replication import SegmentRef
 from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import Durability, TopicChange, TopicName
 from seaweedmq.ports import Environment
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, NAME, Host, Streaming, Testbed, frame, story, values
+from tests.doubles.memory_store import StorageOp
 from tests.sim.machines.loop import Owner
 from tests.sim.machines.network import machine_of
 
@@ -154,7 +154,7 @@ async def test_a_replacement_that_was_decided_for_the_earlier_one_does_not_seal_
     primary.kill()
     await testbed.until(lambda: old.primary not in leader.inspect.view.brokers)
     await testbed.topic(leader)
-    late = Repair(segment=old, reason="it was decided before", stays=())
+    late = Repair(segment=old, reason="it was decided before", healthy_replicas=())
     leading = leader.inspect.leader
     repairs = Repairer(metadata=leading.metadata, placement=leading.placement)
     await repairs.carry_out(leading.transitions, late)

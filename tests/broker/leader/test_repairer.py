@@ -34,6 +34,6 @@ async def test_only_segments_of_which_no_replica_lives_are_replaced_a_few_at_a_t
     repairs = Repairer(metadata=cast(Any, metadata), placement=cast(Any, SimpleNamespace()))
     transitions = Slow()
     segments = [replace(make_segment(), id=number, replicas=("a", "b")) for number in range(40)]
-    lost = [Repair(segment=segment, reason="lost", stays=()) for segment in segments]
+    lost = [Repair(segment=segment, reason="lost", healthy_replicas=()) for segment in segments]
     await asyncio.gather(*(repairs.carry_out(cast(Any, transitions), repair) for repair in lost))
     assert transitions.most == most

@@ -136,13 +136,13 @@ async def test_rows_that_fail_together_share_one_error() -> None:
     made.acked(np.array([0]), 1, 7)
     made.failed(range(1, 500), InvalidArgument("first half"))
     assert errors_kept() - errors_before == 2
-    assert [str(made.first_error()), str(made.untold_error())] == ["first half", "first half"]
+    assert [str(made.first_error()), str(made.unreported_error())] == ["first half", "first half"]
     assert futures[0].result() == Receipt(1, 7)
     assert [str(f.exception()) for f in futures[1:500]] == ["first half"] * 499
-    assert str(made.untold_error()) == "second half"
+    assert str(made.unreported_error()) == "second half"
     assert [str(f.exception()) for f in futures[500:]] == ["second half"] * 500
-    assert made.is_told
-    assert made.untold_error() is None
+    assert made.is_reported
+    assert made.unreported_error() is None
     assert str(made.first_error()) == "first half"
 
 

@@ -14,13 +14,13 @@ class Work:
     count: int = 1
 
     @property
-    def is_told(self) -> bool:
+    def is_reported(self) -> bool:
         return self.told
 
     def first_error(self) -> SeaweedMQError | None:
         return self.error
 
-    def untold_error(self) -> SeaweedMQError | None:
+    def unreported_error(self) -> SeaweedMQError | None:
         return None if self.told else self.error
 
 
@@ -36,7 +36,7 @@ def test_a_flush_tells_of_the_first_failure_whoever_was_told_and_forgets_all() -
     works[1].told = True
     assert failures.take() is works[1].error
     assert failures.take() is None
-    assert failures.untold() is None
+    assert failures.first_unreported() is None
 
 
 def test_a_close_tells_of_the_first_failure_that_nobody_was_told_of() -> None:
@@ -44,11 +44,11 @@ def test_a_close_tells_of_the_first_failure_that_nobody_was_told_of() -> None:
     works = [failed(1), failed(2)]
     for work in works:
         failures.add(work)
-    assert failures.untold() is works[0].error
+    assert failures.first_unreported() is works[0].error
     works[0].told = True
-    assert failures.untold() is works[1].error
+    assert failures.first_unreported() is works[1].error
     works[1].told = True
-    assert failures.untold() is None
+    assert failures.first_unreported() is None
 
 
 def test_a_publisher_that_looks_at_each_failure_is_told_of_none_however_many_there_were() -> None:
@@ -57,7 +57,7 @@ def test_a_publisher_that_looks_at_each_failure_is_told_of_none_however_many_the
         work = failed()
         failures.add(work)
         work.told = True
-    assert failures.untold() is None
+    assert failures.first_unreported() is None
 
 
 def test_of_more_failures_than_are_remembered_a_close_tells_in_any_case() -> None:
@@ -67,7 +67,7 @@ def test_of_more_failures_than_are_remembered_a_close_tells_in_any_case() -> Non
         failures.add(work)
     for work in works:
         work.told = True
-    assert failures.untold() is works[-1].error
+    assert failures.first_unreported() is works[-1].error
 
 
 def test_of_more_rows_than_are_remembered_a_close_tells_in_any_case() -> None:
@@ -75,10 +75,10 @@ def test_of_more_rows_than_are_remembered_a_close_tells_in_any_case() -> None:
     works = [Work(InvalidArgument(str(n)), count=KEPT_ROWS_MAX // 2) for n in range(3)]
     for work in works:
         failures.add(work)
-        assert failures.untold() is works[0].error
+        assert failures.first_unreported() is works[0].error
     for work in works:
         work.told = True
-    assert failures.untold() is works[-1].error
+    assert failures.first_unreported() is works[-1].error
 
 
 def test_what_somebody_was_told_of_is_not_kept() -> None:
@@ -90,4 +90,4 @@ def test_what_somebody_was_told_of_is_not_kept() -> None:
     del told
     failures.add(other)
     assert gone() is None
-    assert failures.untold() is other.error
+    assert failures.first_unreported() is other.error

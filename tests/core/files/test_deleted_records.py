@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seaweedmq.core.files.compaction import TableMerge, has_log_below, is_better, merges, partly_deleted, superseded
-from seaweedmq.core.files.cover import refuse_overlap, uncovered
+from seaweedmq.core.files.cover import check_no_overlap, uncovered
 from seaweedmq.core.files.holes import removed_by
 from seaweedmq.core.files.retention import Listed, RetentionPolicy, expired_files
 from seaweedmq.errors import Unavailable
@@ -78,7 +78,7 @@ class Storage:
         """Publish a merge or rewrite, and take the names of its tables away one by one."""
         new = replace(table(merge.base_offset, merge.end_offset, merge.size_bytes), modified_us=merge.modified_us)
         try:
-            refuse_overlap(self.listed(), merge.base_offset, merge.end_offset, merge.tables)
+            check_no_overlap(self.listed(), merge.base_offset, merge.end_offset, merge.tables)
         except Unavailable:
             return
         if new.path in self.names:

@@ -57,7 +57,7 @@ def expired(
     low: int = 0,
 ) -> list[str]:
     policy = RetentionPolicy(
-        log_grace_us=100, log_kept_us=kept_us, retention_us=retention_us, retention_bytes=retention_bytes
+        log_grace_us=100, log_retention_us=kept_us, retention_us=retention_us, retention_bytes=retention_bytes
     )
     return [f.path for f in expired_files([Listed(end, files, low)], policy, now_us)]
 
@@ -233,7 +233,7 @@ def test_neither_age_nor_size_removes_what_is_only_compacted() -> None:
 def test_how_long_logs_stay_is_set_in_milliseconds() -> None:
     for text, kept_us in (("-2", 0), ("-1", math.inf), ("3600000", 3.6e9), ("0", 0)):
         chosen = replace(TOPIC, configs=(("local.retention.ms", text),))
-        assert retention_policy(chosen, BrokerConfig()).log_kept_us == kept_us
+        assert retention_policy(chosen, BrokerConfig()).log_retention_us == kept_us
 
 
 def test_no_limit_keeps_tables_for_ever() -> None:

@@ -6,7 +6,6 @@ from seaweedmq.core.group.events import (
     Changed,
     Committing,
     Event,
-    Goodbye,
     GroupLimits,
     Learned,
     MemberLeft,
@@ -15,6 +14,7 @@ from seaweedmq.core.group.events import (
     Released,
     Reply,
     Reset,
+    StreamEnd,
     StreamLost,
     Tick,
 )
@@ -83,10 +83,10 @@ class Transcript:
     def told(self, outcome: Outcome) -> list[str]:
         return [self._line(reply) for reply in outcome.replies]
 
-    def _line(self, reply: Reply | Goodbye) -> str:
+    def _line(self, reply: Reply | StreamEnd) -> str:
         who = self.speakers[reply.stream]
         match reply:
-            case Goodbye(_, error):
+            case StreamEnd(_, error):
                 return f"{who}: bye, {type(error).__name__}" if error else f"{who}: bye"
             case Reply(_, GroupAssignment() as assignment):
                 owned = [

@@ -19,7 +19,6 @@ from seaweedmq.core.group.events import (
     Changed,
     Committing,
     Event,
-    Goodbye,
     Learned,
     MemberLeft,
     Opened,
@@ -27,6 +26,7 @@ from seaweedmq.core.group.events import (
     Released,
     Reply,
     Reset,
+    StreamEnd,
     StreamLost,
     Tick,
 )
@@ -50,7 +50,7 @@ class Actor:
     name: str
     incarnation: int
     stream: int | None = None
-    inbox: deque[GroupReply | Goodbye] = field(default_factory=deque)
+    inbox: deque[GroupReply | StreamEnd] = field(default_factory=deque)
     believes: dict[int, int] = field(default_factory=dict)
     """Segment -> generation of what it reads."""
     letting_go: dict[int, int] = field(default_factory=dict)
@@ -130,11 +130,11 @@ class Members(RuleBasedStateMachine):
             assert isinstance(event, Reset) or before is None or committed.offset >= before.offset
             self.committed[number] = committed
 
-    def deliver(self, reply: Reply | Goodbye) -> None:
+    def deliver(self, reply: Reply | StreamEnd) -> None:
         actor = self.speakers[reply.stream]
         if actor.stream != reply.stream:
             return  # it reads that stream no more
-        if isinstance(reply, Goodbye):
+        if isinstance(reply, StreamEnd):
             actor.inbox.append(reply)
             return
         actor.inbox.append(reply.message)
@@ -202,7 +202,7 @@ class Members(RuleBasedStateMachine):
         while actor.inbox:
             message = actor.inbox.popleft()
             match message:
-                case Goodbye(_, error):
+                case StreamEnd(_, error):
                     self.lose_stream(actor)
                     if isinstance(error, Fenced):
                         self.bury(actor)

@@ -13,7 +13,7 @@ from seaweedmq.core.kafka.fetch_session import (
     RequestedPartition,
     SentPartition,
     SessionProblem,
-    SessionRefused,
+    SessionRejected,
     epoch_after,
 )
 
@@ -89,10 +89,10 @@ def test_a_request_that_is_not_the_next_one_is_refused() -> None:
     mine = sessions()
     mine.begin(0, 0, wants(A), (), 0.0)
     for epoch in (2, 0x7FFF):
-        with pytest.raises(SessionRefused) as refused:
+        with pytest.raises(SessionRejected) as refused:
             mine.begin(100, epoch, {}, (), 1.0)
         assert refused.value.problem is SessionProblem.EPOCH
-    with pytest.raises(SessionRefused) as refused:
+    with pytest.raises(SessionRejected) as refused:
         mine.begin(101, 1, {}, (), 1.0)
     assert refused.value.problem is SessionProblem.UNKNOWN
 
@@ -100,7 +100,7 @@ def test_a_request_that_is_not_the_next_one_is_refused() -> None:
 def test_a_session_goes_on_as_it_began_by_names_or_by_ids() -> None:
     mine = sessions()
     mine.begin(0, 0, wants(A), (), 0.0, by_id=True)
-    with pytest.raises(SessionRefused) as refused:
+    with pytest.raises(SessionRejected) as refused:
         mine.begin(100, 1, wants(A), (), 1.0)
     assert refused.value.problem is SessionProblem.NAMING
     assert list(mine.begin(100, 1, {}, (), 2.0, by_id=True).partitions) == [A], "the session goes on"
@@ -133,7 +133,7 @@ def test_a_session_that_is_in_use_gives_no_place_to_another() -> None:
     assert mine.begin(0, 0, wants(A), (), UNUSED_S).session_id == 0, "it fetches without one"
     assert mine.begin(0, 0, wants(A), (), UNUSED_S + 1.0).session_id == 102
     mine.begin(100, 2, {}, (), UNUSED_S + 1.0)
-    with pytest.raises(SessionRefused):
+    with pytest.raises(SessionRejected):
         mine.begin(101, 1, {}, (), UNUSED_S + 1.0)
 
 
@@ -143,7 +143,7 @@ def test_sessions_hold_so_many_partitions_together_and_no_more() -> None:
     assert mine.begin(0, 0, wants(B, C), (), 0.0).session_id == 0, "there is room for one more"
     assert mine.begin(0, 0, wants(B), (), 0.0).session_id == 101
     mine.begin(100, 1, wants(C), (A,), 1.0)
-    with pytest.raises(SessionRefused) as refused:
+    with pytest.raises(SessionRejected) as refused:
         mine.begin(100, 2, wants(A), (), 2.0)
     assert refused.value.problem is SessionProblem.UNKNOWN
     assert len(mine) == 1, "it begins anew ..."

@@ -81,7 +81,7 @@ class Transcript:
             segments=1,
             replicas=min(self.topic.replicas, len(free)),
             tie=lambda: 0.0,
-            wish=repair.stays,
+            wish=repair.healthy_replicas,
         )
         sealing = SegmentEnd(segment=repair.segment, end_offset=repair.segment.start_offset + 10, epoch=2, sequences=())
         change = succeed(self.topic, [sealing], ranges=[repair.segment.slots], placement=[replicas], now_us=0)
@@ -96,7 +96,7 @@ class Transcript:
         return {broker: _count(broker, (s.replicas for s in self.segments.values() if s.is_open)) for broker in free}
 
     def _line(self, repair: Repair) -> str:
-        return f"{repair.segment.id}: {repair.reason}; {' '.join(repair.stays) or 'nobody'} stays"
+        return f"{repair.segment.id}: {repair.reason}; {' '.join(repair.healthy_replicas) or 'nobody'} stays"
 
 
 def _count(broker: str, replicas: Iterable[tuple[str, ...]]) -> int:

@@ -53,7 +53,7 @@ class Transcript:
 
     def looks_after(self, is_time: bool = True) -> str:
         """Time for a commit, or for what others wait for only."""
-        return self._told(self.member.look_after(is_time))
+        return self._told(self.member.maintain(is_time))
 
     def commits(self) -> str:
         """What is sent to the coordinator now."""
@@ -145,13 +145,13 @@ class Transcript:
     # --- looks ------------------------------------------------------------------------------------------------------
 
     @property
-    def is_out(self) -> str:
+    def has_in_flight(self) -> str:
         """Which of what the user took is out, as rows would be refused."""
         dispatch = self.member.dispatch
         out = {
             (segment, offset)
             for segment in dispatch.assigned
-            for _, offsets in dispatch.out_among(segment, range(1_000))
+            for _, offsets in dispatch.in_flight_among(segment, range(1_000))
             for offset in offsets
         }
         names = [name for name, record in self.taken.items() if (record.origin.assigned.segment, record.offset) in out]

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 from seaweedmq.core.member.acks import ACKED, RowSpan
 from seaweedmq.core.member.held_segment import HeldSegment
 from seaweedmq.core.member.holdings import Holdings, Instructions
-from seaweedmq.core.member.record_dispatch import Bounds, GivenUp, NewRows, RecordDispatch
+from seaweedmq.core.member.record_dispatch import Bounds, DeadRecord, NewRows, RecordDispatch
 from seaweedmq.model.messages.groups import GroupAssignment, GroupCommitted, Ownership, Position
 from seaweedmq.model.messages.subscribe import EARLIEST, Start, StartKind
 
@@ -51,7 +51,7 @@ class PlainMember:
         self.origins: dict[RowSpan[Keys], Origin] = {}
         self.arriving: deque[tuple[HeldSegment[Keys, Record], int, Keys]] = deque()
         """What readers have: first offset and keys."""
-        self.given_up: deque[GivenUp[Record]] = deque()
+        self.given_up: deque[DeadRecord[Record]] = deque()
         """Letters that are not kept yet."""
 
     # --- the coordinator --------------------------------------------------------------------------------------------
@@ -60,8 +60,8 @@ class PlainMember:
         generation = max((each.generation for each in given), default=0)
         return self._carried_out(self.holdings.assign(GroupAssignment(generation=generation, owned=given)))
 
-    def look_after(self, is_time: bool = True) -> Instructions[Keys, Record]:
-        return self._carried_out(self.holdings.look_after(is_time))
+    def maintain(self, is_time: bool = True) -> Instructions[Keys, Record]:
+        return self._carried_out(self.holdings.maintain(is_time))
 
     def commit(self) -> tuple[int, tuple[Position, ...]]:
         """Number and positions of what is to be sent now; nothing while an answer is awaited."""
@@ -104,7 +104,7 @@ class PlainMember:
         self.dispatch.must_admit()
         run = self.dispatch.next_run(ROWS_AT_ONCE)
         if run is not None:
-            self.dispatch.hand_out(run, self._records(run)[::-1])
+            self.dispatch.deliver(run, self._records(run)[::-1])
 
     def _records(self, run: NewRows[Keys, Record]) -> list[Record]:
         keys = run.span.rows
@@ -127,7 +127,7 @@ class PlainMember:
         while self.fetch():
             if not self.dispatch.ready and not self.dispatch.must_admit():
                 run = self.dispatch.next_run()
-                if run is not None and self.dispatch.hand_out(run):
+                if run is not None and self.dispatch.deliver(run):
                     return self._records(run)
             self.fill()
             taken = self.dispatch.take_neighbours()
@@ -169,8 +169,8 @@ class PlainMember:
         self.given_up += self.dispatch.given_up
         self.dispatch.given_up.clear()
 
-    def keep_letter(self) -> GivenUp[Record]:
+    def keep_letter(self) -> DeadRecord[Record]:
         """The oldest letter is in its topic."""
         given_up = self.given_up.popleft()
-        self.dispatch.letter_kept(given_up.record)
+        self.dispatch.dead_letter_stored(given_up.record)
         return given_up

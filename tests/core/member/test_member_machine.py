@@ -18,7 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from seaweedmq.core.member.acks import ACKED, GIVEN_UP, NEW, OUT, WAITING
+from seaweedmq.core.member.acks import ACKED, DEAD_LETTER, NEW, OUT, WAITING
 from seaweedmq.core.member.held_segment import HeldSegment
 from seaweedmq.core.member.record_dispatch import Bounds
 from seaweedmq.model.messages.groups import Ownership
@@ -85,8 +85,8 @@ class MemberLife(RuleBasedStateMachine):
         self.member.assign(*self.given.values())
 
     @rule(is_time=st.booleans())
-    def look_after(self, is_time: bool) -> None:
-        instructions = self.member.look_after(is_time)
+    def maintain(self, is_time: bool) -> None:
+        instructions = self.member.maintain(is_time)
         for segment, generation in instructions.release.items():
             assert all(
                 (held.segment, held.generation) != (segment, generation)
@@ -279,13 +279,13 @@ class MemberLife(RuleBasedStateMachine):
                     at, state = (held, offset), span.state(offset)
                     assert (state == NEW) == (offset >= span.first + span.new_at)
                     assert (state == ACKED) == (at in self.acked)
-                    assert (state == GIVEN_UP) == (at in letters)
+                    assert (state == DEAD_LETTER) == (at in letters)
                     if at in self.with_user:
                         assert state == OUT
                     elif state == OUT:
                         assert at in ready
                     elif at not in ready:
-                        assert state in (NEW, WAITING, ACKED, GIVEN_UP)
+                        assert state in (NEW, WAITING, ACKED, DEAD_LETTER)
 
     @invariant()
     def what_is_counted_is_held(self) -> None:
@@ -332,7 +332,7 @@ class MemberLife(RuleBasedStateMachine):
                 return
             self.wait(3)
             self.begin_handler() if self.has_handlers else self.take()
-            self.look_after(True)
+            self.maintain(True)
             self.send()
             if self.under_way:
                 self.answer(False)

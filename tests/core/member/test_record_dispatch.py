@@ -11,10 +11,10 @@ def test_records_go_out_once_and_in_order() -> None:
     transcript.arrives("a b a")
     transcript.arrives("- b")
     assert transcript.takes() == "a0 b1 a2 -3 b4"
-    assert transcript.is_out == "-3 a0 a2 b1 b4"
+    assert transcript.has_in_flight == "-3 a0 a2 b1 b4"
     assert transcript.takes() == "nothing"
     transcript.acks("a0 a2 b1 -3 b4")
-    assert transcript.is_out == "nothing"
+    assert transcript.has_in_flight == "nothing"
 
 
 def test_rows_go_out_as_they_arrived() -> None:
@@ -261,7 +261,7 @@ def test_what_the_limit_has_no_room_for_waits_on() -> None:
     assert transcript.takes() == "3/x1 3/x2 3/x3 -0 -1 -2"
     transcript.nacks("-0 -1 -2")
     assert transcript.takes() == "-0"
-    assert transcript.member.dispatch.holds_back
+    assert transcript.member.dispatch.has_waiting
     transcript.nacks("-0")
     transcript.acks("3/x0 3/x1 3/x2 3/x3")
     transcript.looks_after()
@@ -363,7 +363,7 @@ def test_acknowledgements_of_an_earlier_ownership_do_not_count_in_the_next() -> 
     old = transcript.taken["b1"]
     assert transcript.takes() == "a0 b1"
     transcript.member.ack(old)
-    assert transcript.is_out == "a0 b1"
+    assert transcript.has_in_flight == "a0 b1"
 
 
 def test_a_segment_is_not_assigned_twice() -> None:

@@ -97,7 +97,7 @@ def test_a_key_is_never_overtaken_and_nothing_is_forgotten(
     settled: dict[bytes, list[int]] = {key: [] for key in out}
     now, arrived = 0.0, 0
 
-    def hand_out(offset: int) -> None:
+    def deliver(offset: int) -> None:
         key = keys[offset]
         if one_at_a_time:
             assert not out[key]
@@ -117,7 +117,7 @@ def test_a_key_is_never_overtaken_and_nothing_is_forgotten(
         if what == "arrive":
             keys[arrived] = key
             if order.offer(key, arrived):
-                hand_out(arrived)
+                deliver(arrived)
             arrived += 1
         elif what == "nack" and out[key]:
             refuse(key, delay)
@@ -128,11 +128,11 @@ def test_a_key_is_never_overtaken_and_nothing_is_forgotten(
         else:
             now += delay
         for offset in order.take_due(now):
-            hand_out(offset)
+            deliver(offset)
     for _ in range(arrived):
         now += 10.0
         for offset in order.take_due(now):
-            hand_out(offset)
+            deliver(offset)
         for key, offsets in out.items():
             while offsets:
                 settled[key].append(offsets.pop(0))

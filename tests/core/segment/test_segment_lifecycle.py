@@ -11,11 +11,11 @@ from seaweedmq.core.segment.segment_lifecycle import (
     STAGES,
     UNDISPUTED,
     Action,
+    CommitFlushedOnly,
     Event,
     Halt,
     LeaveFollowers,
     NotifyPublishers,
-    OnlyFsynced,
     SegmentLifecycle,
     SegmentStage,
 )
@@ -68,11 +68,11 @@ class Transcript:
     def lose(self, error: Exception) -> None:
         self.event(f"b-2 is lost: {type(error).__name__}", self.lifecycle.follower_lost("b-2", error))  # type: ignore[arg-type]
 
-    def looked(self, *, fenced: bool) -> None:
-        self.event("a fence" if fenced else "no fence", self.lifecycle.looked(fenced=fenced))
+    def fence_checked(self, *, fenced: bool) -> None:
+        self.event("a fence" if fenced else "no fence", self.lifecycle.fence_checked(fenced=fenced))
 
     def storage_fails(self) -> None:
-        self.note("the storage fails", self.perform(self.lifecycle.look_fails(StorageFailed("no answer"))))
+        self.note("the storage fails", self.perform(self.lifecycle.fence_check_failed(StorageFailed("no answer"))))
 
     def seal(self) -> None:
         self.note("seal", self.perform(self.lifecycle.seal()))
@@ -98,7 +98,7 @@ class Transcript:
         for action in actions:  # type: ignore[attr-defined]
             if isinstance(action, RaiseHighWatermark):
                 self.log.committed = action.offset
-            if isinstance(action, OnlyFsynced):
+            if isinstance(action, CommitFlushedOnly):
                 self.log.thin = True
             done.append(_told(action))
         return done
@@ -115,7 +115,7 @@ def _told(action: Action) -> str:
         case CheckFence(flushed):
             return f"look for {flushed}"
     return {
-        OnlyFsynced: "only fsynced",
+        CommitFlushedOnly: "only fsynced",
         Halt: "halt",
         LeaveFollowers: "leave followers",
         NotifyPublishers: "tell",
@@ -141,8 +141,8 @@ def test_etcd_is_away_and_the_storage_shows_no_fence() -> None:
     transcript.store(written=20)
     transcript.store(flushed=20)
     transcript.store(written=30, flushed=30)
-    transcript.looked(fenced=False)
-    transcript.looked(fenced=False)
+    transcript.fence_checked(fenced=False)
+    transcript.fence_checked(fenced=False)
     transcript.lease(True)
     assert transcript.lines == [
         "written 10 flushed 0: commit 10 (serving)",
@@ -160,7 +160,7 @@ def test_etcd_is_away_and_others_took_the_segment() -> None:
     transcript = Transcript("b-1", "b-2")
     transcript.lease(False)
     transcript.store(written=10, flushed=10)
-    transcript.looked(fenced=True)
+    transcript.fence_checked(fenced=True)
     transcript.store(written=20, flushed=20)
     transcript.lease(True)
     transcript.close()
@@ -181,7 +181,7 @@ def test_the_storage_does_not_answer_for_a_while() -> None:
     transcript.store(written=10, flushed=10)
     transcript.storage_fails()
     transcript.storage_fails()
-    transcript.looked(fenced=False)
+    transcript.fence_checked(fenced=False)
     assert transcript.lines[2:] == [
         "the storage fails: tell (serving, StorageFailed)",
         "the storage fails: - (serving, StorageFailed)",
@@ -238,7 +238,7 @@ def test_a_look_that_began_before_a_follower_was_lost_still_counts() -> None:
     transcript.lease(False)
     transcript.store(written=10, flushed=10)
     transcript.lose(Unavailable("gone"))
-    transcript.looked(fenced=True)
+    transcript.fence_checked(fenced=True)
     assert transcript.lines[-1] == "a fence: halt, tell (fenced, StaleMetadata)"
 
 
@@ -327,10 +327,10 @@ class AnyFate(RuleBasedStateMachine):
 
     @precondition(is_looking)
     @rule(fenced=st.booleans())
-    def looked(self, fenced: bool) -> None:
+    def fence_checked(self, fenced: bool) -> None:
         target, before = self.looks.pop(), self.transcript.log.committed
         self.transcript.lease_alive = False
-        self.transcript.looked(fenced=fenced)
+        self.transcript.fence_checked(fenced=fenced)
         assert self.transcript.log.committed in ({before} if fenced else {before, target})
         self.after()
 

@@ -23,7 +23,7 @@ class Quota:
     def __init__(self, storage: Path) -> None:
         self._filler = storage / FILLER
         self._write_all = file_io.write_all
-        self._written_aside = file_io.written_aside
+        self._written_aside = file_io.temporary_file
 
     def write_all(self, fd: int, chunks: Sequence[bytes | memoryview]) -> None:
         """Replace ``file_io.write_all``: the first half fits."""
@@ -33,8 +33,8 @@ class Quota:
         self._write_all(fd, chunks)
 
     @contextlib.contextmanager
-    def written_aside(self, directory: Path) -> Iterator[Path]:
-        """Replace ``file_io.written_aside``."""
+    def temporary_file(self, directory: Path) -> Iterator[Path]:
+        """Replace ``file_io.temporary_file``."""
         if self._filler.exists():
             raise self._error()
         with self._written_aside(directory) as path:
@@ -47,5 +47,5 @@ class Quota:
 if __name__ == "__main__":
     quota = Quota(Path(sys.argv[sys.argv.index("--storage") + 1]))
     file_io.write_all = quota.write_all
-    file_io.written_aside = quota.written_aside
+    file_io.temporary_file = quota.temporary_file
     run()

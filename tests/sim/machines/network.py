@@ -328,7 +328,7 @@ class Network:
             ends = machine_of(stream.client), machine_of(stream.server)
             if ends in ((sender, receiver), (receiver, sender)):
                 (stream.up if ends == (sender, receiver) else stream.down).lose()
-                self._later(self._rng.uniform(0.1, KEEPALIVE_TIMEOUT_S), self._give_up, stream)
+                self._later(self._rng.uniform(0.1, KEEPALIVE_TIMEOUT_S), self._stop_writing, stream)
 
     def join(self, sender: str | None = None, receiver: str | None = None) -> None:
         """End one cut, or all cuts."""
@@ -352,7 +352,7 @@ class Network:
         for stream in [s for s in self._streams if s.client is owner or s.server is owner]:
             self.break_stream(stream, silently=True)
 
-    def _give_up(self, stream: Stream) -> None:
+    def _stop_writing(self, stream: Stream) -> None:
         self.break_stream(stream, silently=True)
 
     def break_stream(self, stream: Stream, *, silently: bool = False) -> None:

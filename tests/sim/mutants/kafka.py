@@ -133,7 +133,7 @@ def let_any_generation_commit(patch: pytest.MonkeyPatch) -> None:
 
 def send_away_who_asks_where_to_begin(patch: pytest.MonkeyPatch) -> None:
     """A broker that no longer coordinates the group answers OffsetFetch without errors of the partitions."""
-    patch.setattr(committed_offsets, "_not_settled", lambda *_: [])
+    patch.setattr(committed_offsets, "_unstable", lambda *_: [])
 
 
 def show_none_but_who_is_registered(patch: pytest.MonkeyPatch) -> None:

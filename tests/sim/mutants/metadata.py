@@ -18,7 +18,7 @@ from seaweedmq.codec.state.documents import topic_document, topic_from_document
 from seaweedmq.coordination import description
 from seaweedmq.model.id_ranges import NO_IDS
 from seaweedmq.model.messages.calls import DescribeTopic
-from seaweedmq.storage.store.memory import MemorySegmentStore
+from tests.doubles.memory_store import MemorySegmentStore
 
 Break = Callable[[pytest.MonkeyPatch], None]
 
@@ -62,12 +62,12 @@ def forget_the_fence_with_its_segment(patch: pytest.MonkeyPatch) -> None:
 
 def forget_segments_that_have_records(patch: pytest.MonkeyPatch) -> None:
     """A segment is pruned although it has files."""
-    look = maintenance.Maintenance._look_for_emptied
+    look = maintenance.Maintenance._report_emptied_segments
 
     async def blind(upkeep: Any, topic: Any, files: Any) -> None:
         await look(upkeep, topic, {})
 
-    patch.setattr(maintenance.Maintenance, "_look_for_emptied", blind)
+    patch.setattr(maintenance.Maintenance, "_report_emptied_segments", blind)
     patch.setattr("seaweedmq.core.lineage.pruning.may_lose_its_files", lambda topic, segment: True)
 
 

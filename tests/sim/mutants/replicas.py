@@ -23,7 +23,7 @@ from seaweedmq.core.segment.segment_log import SegmentLog
 from seaweedmq.errors import AlreadyExists
 from seaweedmq.model.description import ALL
 from seaweedmq.model.topic import Durability
-from seaweedmq.storage.store.memory import MemorySegmentStore
+from tests.doubles.memory_store import MemorySegmentStore
 from tests.sim.mutants.mutants import Break
 
 
@@ -163,7 +163,7 @@ def free_the_name_before_primaries_have_heard(patch: pytest.MonkeyPatch) -> None
     async def wait_for_nobody(*_: Any) -> None:
         """Free the name at once."""
 
-    patch.setattr(leader, "until_heard", wait_for_nobody)
+    patch.setattr(leader, "wait_closed", wait_for_nobody)
 
 
 BROKEN: tuple[Break, ...] = (

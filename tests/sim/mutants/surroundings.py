@@ -12,7 +12,7 @@ from seaweedmq.coordination.observed import ObservedMetaStore
 from seaweedmq.core.clock_doubt import WallWatch
 from seaweedmq.core.files.seen_tables import SeenTables
 from seaweedmq.model.config import US_PER_S
-from seaweedmq.storage.store.memory import MemorySegmentStore
+from tests.doubles.memory_store import MemorySegmentStore
 from tests.sim.mutants.mutants import Break
 
 
@@ -41,13 +41,13 @@ def trust_any_folder(patch: pytest.MonkeyPatch) -> None:
 
 def look_after_files_while_there_is_space(patch: pytest.MonkeyPatch) -> None:
     """Retention stops while the storage rejects writes."""
-    look_after = Maintenance._look_after
+    commit_and_release = Maintenance._maintain
 
     async def check_first(keeper: Any, name: Any) -> None:
         await keeper._store.check()
-        await look_after(keeper, name)
+        await commit_and_release(keeper, name)
 
-    patch.setattr(Maintenance, "_look_after", check_first)
+    patch.setattr(Maintenance, "_maintain", check_first)
 
 
 def let_a_stepped_clock_delete(patch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ async def use(store: FileSegmentStore, name: TopicName, uid: int) -> None:
     await store.fence(name, uid, 0)
     assert await store.is_fenced(name, uid, 0)
     sink = StagedSink(store.root, name, "s" * NAME_LENGTH_MAX)
-    sink.keep_to(uid)
+    sink.bind_topic(uid)
     with sink.batch(0).staging("0-0") as frames:
         frames.write([b"rows"], 1)
     sweep(store.root, name)

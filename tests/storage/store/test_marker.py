@@ -156,9 +156,9 @@ def test_a_sink_stages_nothing_beneath_a_lost_mount(mount: Mount) -> None:
     (mount.root / "topics").mkdir()
     sink = StagedSink(mount.root, NAME, "q-1")
     with pytest.raises(NotFound, match="it was deleted"):
-        sink.keep_to(7)
+        sink.bind_topic(7)
     mount.fall_away()
-    for stage in (lambda: sink.keep_to(7), lambda: sink.batch(0).staging("0").__enter__()):
+    for stage in (lambda: sink.bind_topic(7), lambda: sink.batch(0).staging("0").__enter__()):
         with pytest.raises(StorageFailed, match="holds no topics, so it is not mounted"):
             stage()
     assert mount.beneath() == []

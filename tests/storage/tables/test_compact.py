@@ -23,7 +23,7 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.snapshot import read_snapshot
 from seaweedmq.storage.store.file_handles import open_input
-from seaweedmq.storage.tables.compact import merge_tables, publish_merge, remove_doubled
+from seaweedmq.storage.tables.compact import merge_tables, publish_merge, remove_superseded
 from seaweedmq.storage.tables.opener import open_table
 from tests.support.topic_files import TopicFiles
 
@@ -213,9 +213,9 @@ def test_a_topic_deleted_before_a_merge_does_not_come_back(orders: TopicFiles, g
         folder.parent.rename(folder.parent.with_name(".deleted"))
     else:
         folder.rename(orders.root / "deleted")  # and a topic of the same name has none yet
-    with pytest.raises(NotFound, match="is gone: the topic was deleted"):
+    with pytest.raises(NotFound, match=r"is missing[:,] the topic was deleted"):
         merge_tables(orders.root, orders.topic, merge)
-    with pytest.raises(NotFound, match="is gone: the topic was deleted"):
+    with pytest.raises(NotFound, match=r"is missing[:,] the topic was deleted"):
         publish_merge(orders.root, merge, made)
     assert not folder.exists()
     assert folder.parent.exists() == (gone == "tables")
@@ -254,7 +254,7 @@ def test_a_storage_that_fails_leaves_everything_as_it_was(orders: TopicFiles, mo
     merging, publishing = map(str, found.problems)
     assert "can not merge tables of" in merging
     assert "free space" in merging
-    assert "can not write the Delta log of" in publishing
+    assert "cannot write the Delta log of" in publishing
     assert ranges(orders) == [(0, 20), (20, 40), (40, 60)]
     assert not list((orders.root / table_dir(orders.name)).glob(".*"))[1:]
 
@@ -334,7 +334,7 @@ def test_what_was_replaced_is_removed_only_if_the_table_that_has_it_all_is_sound
     made = small(orders, count=3)
     whole = orders.root / table_path(orders.name, 0, 0, 60)
     whole.write_bytes(b"PAR1 half of a table PAR1")
-    removed, refused = remove_doubled(orders.root, orders.topic, 0)
+    removed, refused = remove_superseded(orders.root, orders.topic, 0)
     assert removed == []
     assert [whole.name in str(e) for e in refused] == [True]
     assert all((orders.root / t.path).exists() for t in made)

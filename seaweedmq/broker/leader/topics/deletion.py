@@ -19,11 +19,11 @@ from seaweedmq.runtime.retrying import backoff, retrying
 
 log = logging.getLogger(__name__)
 
-HEARD_TIMEOUT_EXTRA_S = 5.0
+CLOSE_TIMEOUT_EXTRA_S = 5.0
 """Time on top of a lease. A live primary that stays unreachable for longer learns of the deletion from etcd."""
 
 
-async def until_heard(
+async def wait_closed(
     deletion: Deletion,
     view: ClusterView,
     dial: Callable[[str], BrokerApi],
@@ -57,7 +57,7 @@ async def until_heard(
         last: list[BaseException] = []
         asking = retrying(backoff(rng, 0.005, 0.2), on=SeaweedMQError, told=lambda _, error: last.append(error))
         try:
-            async with asyncio.timeout(lease_ttl_s + HEARD_TIMEOUT_EXTRA_S):
+            async with asyncio.timeout(lease_ttl_s + CLOSE_TIMEOUT_EXTRA_S):
                 await asking(ask, primary)
         except TimeoutError:
             reason = last[-1] if last else "no answer"

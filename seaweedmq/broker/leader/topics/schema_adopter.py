@@ -42,7 +42,7 @@ class SchemaAdopter:
     def __init__(self, metadata: Metadata, dial: Callable[[str], BrokerApi]) -> None:
         self._metadata = metadata
         self._dial = dial
-        self._complaints = OnceLogger(log, logging.INFO)
+        self._failures_log = OnceLogger(log, logging.INFO)
         self._turns: WeakValueDictionary[TopicName, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self) -> None:
@@ -67,9 +67,9 @@ class SchemaAdopter:
         try:
             await self._decide(name)
         except SeaweedMQError as error:
-            self._complaints.add(f"schema decision of {name}", error)
+            self._failures_log.add(f"schema decision of {name}", error)
         else:
-            self._complaints.over(f"schema decision of {name}")
+            self._failures_log.over(f"schema decision of {name}")
 
     async def adopt(self, name: TopicName, schema: bytes) -> int:
         """Give the topic the schema, if it is empty.

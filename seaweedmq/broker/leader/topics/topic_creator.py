@@ -51,7 +51,7 @@ class TopicCreator:
         self._env = env
         self._creating = asyncio.Lock()
         """Lock of creations: two concurrent calls of one name would mix their segments."""
-        self._unclear: set[TopicName] = set()
+        self._uncertain: set[TopicName] = set()
         """Names whose creation failed, so that segments may be left."""
 
     async def create(self, specs: Sequence[TopicSpec]) -> None:
@@ -72,7 +72,7 @@ class TopicCreator:
     async def _create(self, specs: Sequence[TopicSpec]) -> None:
         for spec in specs:
             if spec.name in self._metadata.view.topics:
-                await self._hear_of_deletion(spec.name)
+                await self._catch_up_with_deletion(spec.name)
         await self._store.check()
         for spec in specs:
             await self._documents.delete(spec.name)
@@ -127,7 +127,7 @@ class TopicCreator:
         names = [change.topic.name for change in changes]
         try:
             for name in names:
-                if name in self._unclear or name in self._metadata.view.segments:
+                if name in self._uncertain or name in self._metadata.view.segments:
                     await self._while_free([name], [Delete(keys.segments_prefix(name), prefix=True)])
             puts = [put for change in changes for put in _puts(change)]
             # etcd limits a transaction. Segments of a topic that does not exist yet have no effect; the topic comes
@@ -135,9 +135,9 @@ class TopicCreator:
             for start in range(0, len(puts), CHANGES_PER_TRANSACTION):
                 revision = await self._while_free(names, puts[start : start + CHANGES_PER_TRANSACTION])
         except BaseException:
-            self._unclear.update(names)
+            self._uncertain.update(names)
             raise
-        self._unclear.difference_update(names)
+        self._uncertain.difference_update(names)
         return revision
 
     async def _while_free(self, names: Iterable[TopicName], then: Sequence[Put | Delete]) -> int:
@@ -154,7 +154,7 @@ class TopicCreator:
             raise Conflict(f"{', '.join(map(str, names))}: created or deleted concurrently: retry")
         return revision
 
-    async def _hear_of_deletion(self, name: TopicName) -> None:
+    async def _catch_up_with_deletion(self, name: TopicName) -> None:
         """Catch up with a deletion through an earlier leader: its caller may recreate the topic at once.
 
         This view may lag behind.

@@ -65,24 +65,24 @@ class ClassicGroup:
 
     def __init__(self, name: str, limits: CoordinatorLimits, now: float, value: GroupValue | None = None) -> None:
         self.name = name
-        self._round = ClassicRebalance(limits, now, value)
-        self._members = self._round.members
-        self._joins = JoinHandler(self._round)
+        self._rebalance = ClassicRebalance(limits, now, value)
+        self._members = self._rebalance.members
+        self._joins = JoinHandler(self._rebalance)
 
     @property
     def state(self) -> GroupState:
         """The state of the group."""
-        return self._round.state
+        return self._rebalance.state
 
     @property
     def generation(self) -> int:
         """The generation of the last completed join phase."""
-        return self._round.generation
+        return self._rebalance.generation
 
     @property
     def written(self) -> GroupValue | None:
         """The last value returned for writing; None: nothing yet."""
-        return self._round.written
+        return self._rebalance.written
 
     @property
     def protocol_type(self) -> str | None:
@@ -92,12 +92,12 @@ class ClassicGroup:
     @property
     def since_ms(self) -> int | None:
         """The wall-clock time of the last change of state."""
-        return self._round.since_ms
+        return self._rebalance.since_ms
 
     @property
     def since_s(self) -> float | None:
         """The steady time of the last change of state; None: under an earlier coordinator."""
-        return self._round.since_s
+        return self._rebalance.since_s
 
     @property
     def is_idle(self) -> bool:
@@ -107,7 +107,7 @@ class ClassicGroup:
     @property
     def knows_topics(self) -> bool:
         """Whether ``subscribes`` is exact; otherwise it assumes every topic."""
-        return self._round.topics is not None
+        return self._rebalance.topics is not None
 
     @property
     def members(self) -> int:
@@ -124,14 +124,14 @@ class ClassicGroup:
         """The bytes of its members' assignments."""
         return sum(len(member.assignment) for member in self._members)
 
-    def said_bytes(self, member: str) -> int:
+    def protocols_bytes_of(self, member: str) -> int:
         """Return the bytes of the member's protocols; 0 for an unknown member."""
         known = self._members.get(member)
         return protocols_bytes(known.protocols) if known is not None else 0
 
     def subscribes(self, topic: str) -> bool:
         """Whether consumers of the group read the topic, or may read it."""
-        topics = self._round.topics
+        topics = self._rebalance.topics
         return topic in topics if topics is not None else self.protocol_type == CONSUMER
 
     def handle(self, event: GroupEvent, now: float, at_ms: int) -> GroupOutcome:
@@ -139,7 +139,7 @@ class ClassicGroup:
 
         ``now`` is in seconds on a steady clock, ``at_ms`` the wall clock.
         """
-        self._round.now, self._round.at_ms = now, at_ms
+        self._rebalance.now, self._rebalance.at_ms = now, at_ms
         match event:
             case Join():
                 self._joins.handle(event)
@@ -152,22 +152,22 @@ class ClassicGroup:
             case TimerFired(Timer.SESSION, member):
                 self._end_session(member)
             case TimerFired(Timer.JOIN):
-                self._round.end_wait_for_joins()
+                self._rebalance.end_wait_for_joins()
             case TimerFired(Timer.SYNC):
-                self._round.end_wait_for_syncs()
-        return self._round.collect()
+                self._rebalance.end_wait_for_syncs()
+        return self._rebalance.collect()
 
     def take_over(self, now: float, at_ms: int) -> GroupOutcome:
         """Begin the sessions of a loaded group.
 
         A group with too many members rebalances, and not all of them may join again.
         """
-        self._round.now, self._round.at_ms = now, at_ms
+        self._rebalance.now, self._rebalance.at_ms = now, at_ms
         for member in self._members:
-            self._round.watch(member)
-        if len(self._members) > self._round.limits.members_max:
-            self._round.rebalance()
-        return self._round.collect()
+            self._rebalance.watch(member)
+        if len(self._members) > self._rebalance.limits.members_max:
+            self._rebalance.rebalance()
+        return self._rebalance.collect()
 
     def die(self) -> GroupOutcome:
         """Delete the group, which must be empty.
@@ -176,49 +176,54 @@ class ClassicGroup:
         """
         for member in tuple(self._members.pending):
             self._members.forget_pending(member)
-            self._round.unwatch(member)
-        self._round.die()
-        return self._round.collect()
+            self._rebalance.unwatch(member)
+        self._rebalance.die()
+        return self._rebalance.collect()
 
     # --- other requests -----------------------------------------------------------------------------------------------
 
     def _sync(self, sync: Sync) -> None:
-        member = self._speaker(sync.member, sync.instance, sync.generation)
+        member = self._sender(sync.member, sync.instance, sync.generation)
         if isinstance(member, GroupError):
-            self._round.reply(SyncReply(token=sync.token, error=member))
-        elif sync.protocol_type not in {None, self.protocol_type} or sync.protocol not in {None, self._round.protocol}:
-            self._round.reply(SyncReply(token=sync.token, error=GroupError.INCONSISTENT_GROUP_PROTOCOL))
+            self._rebalance.reply(SyncReply(token=sync.token, error=member))
+        elif sync.protocol_type not in {None, self.protocol_type} or sync.protocol not in {
+            None,
+            self._rebalance.protocol,
+        }:
+            self._rebalance.reply(SyncReply(token=sync.token, error=GroupError.INCONSISTENT_GROUP_PROTOCOL))
         elif self.state is PREPARING:
-            self._round.reply(SyncReply(token=sync.token, error=GroupError.REBALANCE_IN_PROGRESS))
+            self._rebalance.reply(SyncReply(token=sync.token, error=GroupError.REBALANCE_IN_PROGRESS))
         else:
-            self._round.sync(member, sync.token)
+            self._rebalance.sync(member, sync.token)
             if self.state is COMPLETING and member.id == self._members.leader:
-                self._round.assign(sync.assignments)
+                self._rebalance.assign(sync.assignments)
 
     def _heartbeat(self, beat: Heartbeat) -> None:
-        member = self._speaker(beat.member, beat.instance, beat.generation)
+        member = self._sender(beat.member, beat.instance, beat.generation)
         if isinstance(member, GroupError):
-            self._round.reply(HeartbeatReply(beat.token, member))
+            self._rebalance.reply(HeartbeatReply(beat.token, member))
             return
-        self._round.watch(member)
+        self._rebalance.watch(member)
         is_over = self.state is PREPARING
-        self._round.reply(HeartbeatReply(beat.token, GroupError.REBALANCE_IN_PROGRESS if is_over else GroupError.NONE))
+        self._rebalance.reply(
+            HeartbeatReply(beat.token, GroupError.REBALANCE_IN_PROGRESS if is_over else GroupError.NONE)
+        )
 
     def _leave(self, leave: Leave) -> None:
         if self.state is DEAD:
-            self._round.reply(LeaveReply(leave.token, GroupError.COORDINATOR_NOT_AVAILABLE))
+            self._rebalance.reply(LeaveReply(leave.token, GroupError.COORDINATOR_NOT_AVAILABLE))
             return
         before = len(self._members)
-        results = tuple((leaving, self._let_go(leaving)) for leaving in leave.members)
+        results = tuple((leaving, self._remove_leaving(leaving)) for leaving in leave.members)
         if len(self._members) < before:
-            self._round.rebalance()
-        self._round.maybe_end_join_phase()
-        self._round.reply(LeaveReply(leave.token, members=results))
+            self._rebalance.rebalance()
+        self._rebalance.maybe_end_join_phase()
+        self._rebalance.reply(LeaveReply(leave.token, members=results))
 
-    def _let_go(self, leaving: Leaving) -> GroupError:
+    def _remove_leaving(self, leaving: Leaving) -> GroupError:
         if leaving.member in self._members.pending:
             self._members.forget_pending(leaving.member)
-            self._round.unwatch(leaving.member)
+            self._rebalance.unwatch(leaving.member)
             return GroupError.NONE
         if leaving.member:
             member = self._members.check(leaving.member, leaving.instance)
@@ -226,19 +231,19 @@ class ClassicGroup:
             member = self._members.of_instance(leaving.instance) or GroupError.UNKNOWN_MEMBER_ID
         if isinstance(member, GroupError):
             return member
-        self._round.remove(member)
+        self._rebalance.remove(member)
         return GroupError.NONE
 
     def _end_session(self, member_id: str) -> None:
         if member_id in self._members.pending:
             self._members.forget_pending(member_id)
-            self._round.maybe_end_join_phase()
+            self._rebalance.maybe_end_join_phase()
         member = self._members.get(member_id)
         if member is not None and not member.is_waiting:
-            self._round.remove(member)
-            self._round.rebalance()
+            self._rebalance.remove(member)
+            self._rebalance.rebalance()
 
-    def _speaker(self, member: str, instance: str | None, generation: int) -> Member | GroupError:
+    def _sender(self, member: str, instance: str | None, generation: int) -> Member | GroupError:
         if self.state is DEAD:
             return GroupError.COORDINATOR_NOT_AVAILABLE
         speaker = self._members.check(member, instance)
@@ -259,7 +264,7 @@ class ClassicGroup:
             return GroupError.NONE
         if commit.generation < 0 and not commit.member and commit.instance is None:
             return GroupError.UNKNOWN_MEMBER_ID
-        speaker = self._speaker(commit.member, commit.instance, commit.generation)
+        speaker = self._sender(commit.member, commit.instance, commit.generation)
         if isinstance(speaker, GroupError):
             return speaker
         # The member knows the generation, but not its assignment.
@@ -267,11 +272,11 @@ class ClassicGroup:
 
     def touch(self, member: str, now: float) -> GroupOutcome:
         """Extend the session of a member that committed, as a heartbeat does."""
-        self._round.now = now
+        self._rebalance.now = now
         speaker = self._members.get(member)
         if speaker is not None:
-            self._round.watch(speaker)
-        return self._round.collect()
+            self._rebalance.watch(speaker)
+        return self._rebalance.collect()
 
     # --- descriptions -------------------------------------------------------------------------------------------------
 
@@ -281,7 +286,7 @@ class ClassicGroup:
 
     def described(self) -> DescribedGroup:
         """Return the group's entry of DescribeGroups."""
-        protocol = self._round.protocol if self.state is STABLE else None
+        protocol = self._rebalance.protocol if self.state is STABLE else None
         return DescribedGroup(
             group=self.name,
             state=self.state,

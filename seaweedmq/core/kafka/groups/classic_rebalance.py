@@ -129,7 +129,7 @@ class ClassicRebalance:
             self.reply(JoinReply(token=superseded, member=member.id, error=GroupError.REBALANCE_IN_PROGRESS))
         self.rebalance()
 
-    def welcome(self, member: Member, protocol_type: str, token: int) -> None:
+    def admit(self, member: Member, protocol_type: str, token: int) -> None:
         """Add a new member and let it join."""
         self._has_newcomer = self._has_newcomer or self._initial_left_ms is not None
         self.members.add(member, protocol_type)
@@ -141,11 +141,11 @@ class ClassicRebalance:
 
         The caller must continue the rebalance of the other members.
         """
-        self.turn_away(member, error)
+        self.fail_waiting(member, error)
         self.members.remove(member)
         self.unwatch(member.id)
 
-    def turn_away(self, member: Member, error: GroupError) -> None:
+    def fail_waiting(self, member: Member, error: GroupError) -> None:
         """End a member's waiting requests with an error."""
         token = self.members.take_join(member)
         if token is not None:
@@ -216,13 +216,13 @@ class ClassicRebalance:
         for member in self.members:
             token = self.members.take_join(member)
             if token is not None:
-                self.tell_generation(member, token)
+                self.reply_generation(member, token)
             member.is_new = False
             self.members.unsynced.add(member.id)
             self.watch(member)
         self._set(Timer.SYNC, self.members.rebalance_timeout_ms)
 
-    def tell_generation(
+    def reply_generation(
         self, member: Member, token: int, *, skip_assignment: bool = False, leader: str | None = None
     ) -> None:
         """Reply to a JoinGroup with the current generation.

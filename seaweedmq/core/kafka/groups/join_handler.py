@@ -71,39 +71,39 @@ class JoinHandler:
     def _join_first(self, join: Join) -> None:
         known = self._members.of_instance(join.instance)
         if known is not None:
-            self._come_back(known, join)
+            self._rejoin_static(known, join)
         elif join.instance is None and join.require_known_member_id:
             self._members.expect(join.new_member)
             self._round.watch_id(join.new_member, join.session_timeout_ms)
             self._answer(join, GroupError.MEMBER_ID_REQUIRED, join.new_member)
         else:
-            self._round.welcome(joined_member(join, join.new_member), join.protocol_type, join.token)
+            self._round.admit(joined_member(join, join.new_member), join.protocol_type, join.token)
 
     def _join_again(self, join: Join) -> None:
         if join.member in self._members.pending and join.instance is None:
-            self._round.welcome(joined_member(join, join.member), join.protocol_type, join.token)
+            self._round.admit(joined_member(join, join.member), join.protocol_type, join.token)
             return
         member = self._members.check(join.member, join.instance)
         if isinstance(member, GroupError):
             self._refuse(join, member)
-        elif self._is_told_already(member, join):
-            self._round.tell_generation(member, join.token)
+        elif self._is_repeat(member, join):
+            self._round.reply_generation(member, join.token)
             self._round.watch(member)
         else:
             self._members.update(member, join)
             self._round.join(member, join.token)
 
-    def _is_told_already(self, member: Member, join: Join) -> bool:
+    def _is_repeat(self, member: Member, join: Join) -> bool:
         """Whether the request contains nothing new: the reply to the last one may be lost."""
         if member.protocols != distinct(join.protocols):
             return False
         state = self._round.state
         return state is COMPLETING or (state is STABLE and member.id != self._members.leader)
 
-    def _come_back(self, member: Member, join: Join) -> None:
+    def _rejoin_static(self, member: Member, join: Join) -> None:
         """Give a restarted static member a new id; its last id is fenced."""
         leader_before = self._members.leader
-        self._round.turn_away(member, GroupError.FENCED_INSTANCE_ID)
+        self._round.fail_waiting(member, GroupError.FENCED_INSTANCE_ID)
         self._round.unwatch(member.id)
         self._members.replace(member, join)
         self._round.watch(member)
@@ -112,10 +112,10 @@ class JoinHandler:
             return
         self._round.write()
         if join.can_skip_assignment:
-            self._round.tell_generation(member, join.token, skip_assignment=True)
+            self._round.reply_generation(member, join.token, skip_assignment=True)
         else:
             # An old client that reads itself as leader would assign again: the reply names its last id as leader.
-            self._round.tell_generation(member, join.token, leader=leader_before)
+            self._round.reply_generation(member, join.token, leader=leader_before)
 
     def _refuse(self, join: Join, error: GroupError) -> None:
         if error is not GroupError.GROUP_MAX_SIZE_REACHED:
