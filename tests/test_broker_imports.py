@@ -1,4 +1,4 @@
-"""A broker imports no package that it does not need: Arrow imports pandas where it is installed, which takes 62 MB."""
+"""Test that a broker imports no unneeded package: Arrow imports pandas if it is installed, which takes 62 MB."""
 
 import subprocess
 import sys

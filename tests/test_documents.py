@@ -1,4 +1,4 @@
-"""Links, paths and anchors in the Markdown files lead somewhere, and the front documents stay short."""
+"""Tests that links, paths and anchors in the Markdown files exist, and that the front documents stay short."""
 
 import re
 import subprocess
@@ -17,9 +17,9 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`\s]+)`")
 PATH = re.compile(r"[\w./-]*\w\.(?:py|md|toml|proto|sh|service|example)|(?:[\w-]+/)+")
 ROOTS = ("", "seaweedmq", "tests", "benchmarks", "proto", "deploy")
-"""Paths in backticks are relative to the document, or to one of these; a bare name is that of any file or folder."""
+"""Bases of paths in backticks, besides the document's directory; a bare name is that of any file or directory."""
 NOT_FILES = frozenset({"table/", ".staged/", ".sinks/", "groups/", "log/", "day=1/"})
-"""Folders of a storage root."""
+"""Directories of a storage root."""
 
 
 def names(path: Path) -> str:
@@ -27,7 +27,7 @@ def names(path: Path) -> str:
 
 
 def anchors(text: str) -> set[str]:
-    """GitHub's anchors of the headings of a document."""
+    """Return GitHub's anchors of the headings of a document."""
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 

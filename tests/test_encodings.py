@@ -1,4 +1,4 @@
-"""A second encoding of payloads: whatever reads payloads asks the dispatch, and an unknown one is named everywhere."""
+"""Tests with a second payload encoding: all readers use the dispatch, and errors name an unknown encoding."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -50,7 +50,7 @@ UNKNOWN = r"payload encoding 9, this build knows 1 \(Arrow IPC\), 2 \(Kafka batc
 
 
 def turned(payload: Frames) -> memoryview:
-    """Every bit the other way round: nobody takes that for Arrow."""
+    """Invert every bit, so that the payload is not valid Arrow."""
     return memoryview(np.bitwise_not(np.frombuffer(payload, np.uint8)).tobytes())
 
 
@@ -67,12 +67,12 @@ def decode(toy: Frame, schema: pa.Schema | None) -> pa.RecordBatch:
 
 
 def clip(toy: Frame, batch: pa.RecordBatch, skipped: int) -> bytes:
-    """As Arrow: a segment may have frames of several encodings."""
+    """Clip a frame as Arrow does: a segment may have frames of several encodings."""
     return ARROW.clip(to_arrow(toy), batch, skipped)
 
 
 def toy_of(data: Frames) -> bytes:
-    """A frame of this encoding with the records of one of Arrow's."""
+    """Return a frame of this encoding with the records of an Arrow frame."""
     (found,) = split_frames(data)
     payload = turned(found.payload)
     header = found.header._replace(encoding=TOY, payload_checksum=xxh3_64_intdigest(payload))
@@ -119,7 +119,7 @@ def expected(start: int, end: int) -> list[tuple[int, bytes]]:
 
 @pytest.mark.usefixtures("known")
 async def test_files_of_it_are_read_searched_and_converted(store: FileSegmentStore) -> None:
-    """Beside frames of Arrow, in one segment."""
+    """Frames of Arrow are in the same segment."""
     first = await write_log(store, 0, [toy_frame(0, 10), make_frame(10, 5, stamps=True), toy_frame(15, 5)])
     await write_log(store, 18, [toy_frame(18, 7)], writer="b-2")
     assert await read(store, 0, 20) == expected(0, 20)
@@ -193,7 +193,7 @@ async def test_clients_that_do_not_know_it_name_it(cluster: FakeCluster, client:
 
 
 async def toys(cluster: FakeCluster, client: Client) -> None:
-    """A frame of two records, a minute ago and a second after that, stored in this encoding."""
+    """Store a frame of this encoding with two records: a minute old, and a second younger."""
     await client.admin.create_topic("shop/orders")
     table = pa.table({"at": pa.array([NOW_US - 60_000_000, NOW_US - 59_000_000]), "value": [b"0", b"1"]})
     table = table.set_column(0, "at", table.column(0).cast(pa.timestamp("us", tz="UTC")))
@@ -218,7 +218,7 @@ async def test_who_does_not_know_it_names_it(store: FileSegmentStore) -> None:
 
 
 async def test_a_frame_of_an_unknown_encoding_is_passed_on_as_it_is(store: FileSegmentStore) -> None:
-    """Older brokers of a cluster hold, count and hand out what they can not read."""
+    """Older brokers of a cluster store, count and deliver frames that they cannot read."""
     data = toy_frame(0, 10)
     await write_log(store, 0, [data])
     chunks = [c async for c in read_segment(store, make_topic(), 0, 0, 10, chunk_bytes=1 << 20)]

@@ -1,4 +1,4 @@
-"""Errors that are kept, to be raised again and again."""
+"""Tests of errors that are kept and raised repeatedly."""
 
 from seaweedmq.client.publish.buffer import NoRoom
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, Unavailable, fresh

@@ -1,4 +1,4 @@
-"""Every command and example of the guides is run, as written there, on a real cluster and real Spark."""
+"""Tests that run every command and example of the guides, unchanged, on a real cluster and real Spark."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from tests.support.commands import Cluster, running_cluster
 
 ROOT = Path(__file__).parents[1]
 GUIDES = ("README.md", *(f"seaweedmq/{room}/README.md" for room in ("client", "kafka", "spark")))
-"""In this order: later ones use the topics of the earlier."""
+"""Guides in test order: later ones use the topics of earlier ones."""
 TEXT = "\n".join((ROOT / guide).read_text() for guide in GUIDES)
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 SHELL = list(
@@ -28,7 +28,7 @@ SHELL = list(
 PYTHON = list(dict.fromkeys(block for kind, block in BLOCKS if kind == "python"))
 
 SHELL_TIMEOUT_S = 120
-"""Some of the lines start a Spark, and so may another worker at the same time."""
+"""Some lines start a Spark, and another worker may start one at the same time."""
 RUN_ELSEWHERE = {
     "make test": "this",
     "make demo": "tests/cli/test_demo.py runs what it runs",
@@ -37,9 +37,9 @@ RUN_ELSEWHERE = {
     "seaweedmq up --kafka-port 9092": "the cluster of this test, with a port of its own for Kafka's clients",
 }
 BROKER = "seaweedmq broker --etcd 127.0.0.1:2379 --storage /mnt/seaweedmq --listen 127.0.0.1:17777"
-"""``up`` starts its brokers with this command; here its options are only checked to exist."""
+"""The command with which ``up`` starts its brokers; the test only checks that its options exist."""
 EXAMPLES = ("python -m seaweedmq.examples.", "cd pipeline && spark-pipelines ")
-"""Run by tests/examples/test_commands.py, which finds them in the guide of Spark."""
+"""Commands that tests/examples/test_commands.py finds in Spark's guide and runs."""
 TABLE_JOBS = [line for line in SHELL if line.startswith("seaweedmq table")]
 FOR_KAFKA = [line for line in SHELL if "kafka/" in line or "kcat" in line]
 
@@ -56,7 +56,7 @@ def cluster(data: Path) -> Any:
 
 
 def shell(line: str, cluster: Cluster, folder: Path | None = None) -> str:
-    """Output of a line of shell with ``seaweedmq`` on its path; ``folder``: where `up` was called, if that matters."""
+    """Return the output of a shell line with ``seaweedmq`` on its path; ``folder``: the working directory of `up`."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", line],
@@ -91,7 +91,7 @@ def test_jobs_on_tables_do_what_the_guides_say(cluster: Cluster, data: Path) -> 
     assert len(TABLE_JOBS) == 3, "the commands of the guides were not found"
     log = data / "storage" / "topics" / "test" / "numbers" / "table" / "_delta_log"
     tries = Retrying(retry=retry_if_result(bool), wait=wait_fixed(0.2), stop=stop_after_delay(60))
-    tries(lambda: not any(log.glob("*.json")))  # the segment that was split becomes a table
+    tries(lambda: not any(log.glob("*.json")))  # the split segment becomes a table
     for line in TABLE_JOBS:
         assert shell(line, cluster, data.parent)
 
@@ -103,7 +103,7 @@ def test_the_examples_in_python_work(cluster: Cluster, data: Path, tmp_path: Pat
     assert printed.count("\n") == 1000
     assert "b'customer 9' b'order 999'" in printed
     mails = _python(group.replace('"127.0.0.1:17777"', repr(cluster.addresses)), tmp_path)
-    assert mails.count("mail to") == 1000  # handlers print at the same time, so lines may mix
+    assert mails.count("mail to") == 1000  # handlers print concurrently, so lines may mix
 
     spark = (
         "from pyspark.sql import SparkSession\n"

@@ -1,4 +1,4 @@
-"""Segments that are split, merged and moved by hand, at random, while whatever else goes on."""
+"""Random manual splits, merges and moves of segments during other faults."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,32 +11,33 @@ from seaweedmq.model.segment import Segment
 from tests.faults.testbed import FaultTestbed
 
 CHANGES = 4
-"""One after another, by each fault."""
+"""Number of changes, one after another, by each fault."""
 PAUSE_S_MAX = 0.5
 SEGMENTS_MAX = 12
-"""No more are made of one topic."""
+"""Largest number of segments that splits create in one topic."""
 CLIENT = ClientConfig(admin_timeout_s=5.0)
 
 
 async def split(testbed: FaultTestbed) -> None:
-    """Segments are split: in the middle of what they carry, or anywhere."""
+    """Split segments in the middle of their load, or anywhere."""
     await _change(testbed, "split", _split)
 
 
 async def merge(testbed: FaultTestbed) -> None:
-    """Neighbours are merged."""
+    """Merge neighboring segments."""
     await _change(testbed, "merge", _merge)
 
 
 async def move(testbed: FaultTestbed) -> None:
-    """Segments are moved to other brokers."""
+    """Move segments to other brokers."""
     await _change(testbed, "move", _move)
 
 
 async def _change(
     testbed: FaultTestbed, what: str, change: Callable[[FaultTestbed, aio.Client], Awaitable[str]]
 ) -> None:
-    """A change may be refused: the segment is sealed already, a broker is gone, nobody leads. Then nothing happened."""
+    """Request a change. A rejection has no effect: the segment is sealed already, a broker unreachable, or no leader
+    elected."""
     async with aio.connect(testbed.cluster.bootstrap, config=CLIENT) as client:
         for _ in range(CHANGES):
             try:
@@ -86,6 +87,6 @@ async def _move(testbed: FaultTestbed, client: aio.Client) -> str:
 
 
 async def _segments(topic: str, client: aio.Client) -> tuple[str, list[Segment]]:
-    """The topic and its open segments, in the order of their ranges."""
+    """Return the topic and its open segments, in the order of their ranges."""
     described = await client.admin.describe_topic(topic)
     return topic, sorted((s for s in described.segments if s.is_open), key=lambda s: s.slots.lo)

@@ -1,4 +1,4 @@
-"""One episode: users come, faults strike, everything is mended, and what the users saw is judged."""
+"""Episode of users, faults, repair, and judgment of the users' observations."""
 
 import asyncio
 import contextlib
@@ -35,37 +35,38 @@ from tests.faults.users.workload import ALL_PLANS, RECORDS_PER_S, TopicPlan, Wor
 from tests.support.history import Violation
 
 CALM_S = 1.5
-"""Before topics are created: what the last episode cost a broker must be off its load report, or segments avoid it."""
+"""Seconds before topics are created: the last episode's load must leave the load reports, or segments avoid the broker.
+"""
 WARM_UP_S = 0.5
 STAGGER_S = 3.0
-"""Faults of one episode begin within this time."""
+"""Seconds within which the faults of one episode begin."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What an episode showed."""
+    """The results of an episode."""
 
     faults: tuple[str, ...]
     seed: str
     acked: int = 0
     kafka_acked: int = 0
-    """Of these, by Kafka's clients."""
+    """Number of those records that Kafka clients published."""
     commits: int = 0
-    """Offsets that members of Kafka's committed."""
+    """Offsets that Kafka members committed."""
     commit_wait_s: float = 0.0
-    """The longest time in which one of them could not commit what it wanted to."""
+    """Longest time in seconds for which one of them could not commit."""
     generations: int = 0
-    """Of their group, after the one it had."""
+    """Number of their group's generations after the initial one."""
     read: int = 0
     given: int = 0
-    """To the members of a group, what came again included."""
+    """Records delivered to the members of a group, including redeliveries."""
     violations: list[Violation] = field(default_factory=list)
     unfit: list[str] = field(default_factory=list)
-    """Strikes that hit somebody else, since nobody had the role: what they show is not what the fault is for."""
+    """Strikes whose role no broker had, so that they hit another broker: they do not test the fault."""
     changes: int = 0
-    """Splits, merges and moves that were made."""
+    """Number of completed splits, merges and moves."""
     gaps_s: dict[str, float] = field(default_factory=dict)
-    """By label of the topic: ``Waits.gap_s``."""
+    """``Waits.gap_s`` by label of the topic."""
     slowest_s: float = 0.0
     loop_lag_s: float = 0.0
     seconds: float = 0.0
@@ -75,11 +76,11 @@ class Outcome:
         return max(self.gaps_s.values(), default=0.0)
 
     def count(self, *rules: str) -> int:
-        """Violations of these rules."""
+        """Return the number of violations of these rules."""
         return sum(v.rule in rules for v in self.violations)
 
     def line(self) -> str:
-        """For people."""
+        """Return a summary line."""
         counts = Counter(v.rule for v in self.violations)
         gaps = ", ".join(f"{label} {gap:.2f}" for label, gap in self.gaps_s.items())
         given = f", {self.given:6} given to a group" if self.given else ""
@@ -109,8 +110,9 @@ async def play(
     calm_s: float = CALM_S,
     say: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
-    """Let these faults strike, together if they are several, while users publish and read. Gaps are measured well only
-    if the cluster was calm for ``calm_s`` before."""
+    """Let these faults strike, several of them together, while users publish and read.
+
+    Gaps are measured accurately only if the cluster was calm for ``calm_s`` before."""
     began = time.monotonic()
     rng = random.Random(seed)
     outcome = Outcome(faults=tuple(faults), seed=seed)
@@ -151,7 +153,7 @@ async def play(
 
 
 async def _suffer(testbed: FaultTestbed, workload: Workload, kafka: KafkaWorkload, outcome: Outcome) -> None:
-    """Let the faults of the outcome strike users that are there, and judge."""
+    """Let the faults of the outcome strike the users, and judge."""
     cluster, faults = testbed.cluster, outcome.faults
     await workload.until_flowing()
     await kafka.until_flowing()
@@ -206,7 +208,7 @@ async def _strike(testbed: FaultTestbed, name: str, after_s: float) -> None:
     except (SeaweedMQError, TimeoutError) as error:
         if FAULTS[name] in ALONE:
             testbed.exits.append(f"{name} of a cluster that was well: {error!r}")
-        testbed.say(f"{name} found no victim: {error}")  # with etcd down nobody knows who does what
+        testbed.say(f"{name} found no victim: {error}")  # with etcd down all roles are unknown
 
 
 @contextlib.asynccontextmanager
@@ -221,16 +223,16 @@ async def stage(
     loopback: bool = False,
     settings: Mapping[str, float] | None = None,
 ) -> AsyncIterator[Cluster]:
-    """A cluster on the best network there is.
+    """Provide a cluster on the best available network.
 
     Args:
-        own_storage_mib: size of a file system of its own, which may be filled and taken away.
-        quota: brokers whose writes fail when the tests say so, see ``quota_broker``.
-        clocks: brokers with wall clocks that can be stepped.
-        settings: of ``BrokerConfig``.
+        own_storage_mib: Size of a file system of its own, which can be filled and unmounted.
+        quota: Whether the tests can make brokers' writes fail, see ``quota_broker``.
+        clocks: Whether the brokers' wall clocks can be stepped.
+        settings: Settings of ``BrokerConfig``.
 
     Raises:
-        Unsupported: this machine allows no file system of its own, or has no libfaketime.
+        Unsupported: If this machine allows no file system of its own, or has no libfaketime.
     """
     network: Network
     async with contextlib.AsyncExitStack() as stack:
@@ -263,7 +265,7 @@ async def stage(
 def possible(
     cluster: Cluster, *, members: int, kafka_members: int = 0, natives: bool = True, kafka: bool = False
 ) -> list[str]:
-    """Names of the faults this cluster can be hurt with, with these users."""
+    """Return the names of the faults that this cluster supports with these users."""
     return [
         name
         for name, fault in FAULTS.items()

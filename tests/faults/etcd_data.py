@@ -1,4 +1,4 @@
-"""etcd out of space, restored from an older backup, or lost: the cluster refuses to serve, and is recovered."""
+"""Etcd out of space, restored from an older backup, or lost: the cluster refuses to serve, and is recovered."""
 
 import asyncio
 import contextlib
@@ -17,19 +17,19 @@ FILL_MIB_MAX = 256
 SINCE_BACKUP_S = (0.1, 2.0)
 REFUSED_WITHIN_S = 30.0
 REMEDY = "cluster recover"
-"""Words of the sentence with which a broker refuses."""
+"""Words of a broker's message when it refuses to serve."""
 KILLED_SHARE = 0.5
-"""Share of recoveries that are killed, and run again."""
+"""Share of recoveries that are killed and rerun."""
 KILLED_AFTER_S = (1.0, 3.0)
 RECOVERED_WITHIN_S = 60.0
 LOOK_S = 0.1
 YOUNGER = "faults/younger-than-the-backup"
 SEEN_WITHIN_S = 20.0
-"""The leader lets the storage know of a change within seconds."""
+"""Seconds within which the leader records a change in the storage."""
 
 
 async def etcd_quota(testbed: FaultTestbed) -> None:
-    """Keys of others use up etcd's quota; an operator makes room after a while."""
+    """Use up etcd's quota with foreign keys; free space after a while."""
     async with testbed.cluster.etcd_turn:
         data = testbed.cluster.etcd_data
         try:
@@ -42,7 +42,7 @@ async def etcd_quota(testbed: FaultTestbed) -> None:
 
 
 async def etcd_snapshot_restore(testbed: FaultTestbed) -> None:
-    """etcd is replaced by its backup, which lacks a topic; the cluster is recovered from the storage."""
+    """Replace etcd by its backup, which lacks a topic; recover the cluster from the storage."""
     cluster = testbed.cluster
     async with cluster.etcd_turn:
         backup = await cluster.etcd_data.back_up()
@@ -58,7 +58,7 @@ async def etcd_snapshot_restore(testbed: FaultTestbed) -> None:
         await _recover(testbed)
         await cluster.until_ready()
         async with await cluster.connect() as client:
-            await client.admin.describe_topic(YOUNGER)  # the storage has it, and etcd had not
+            await client.admin.describe_topic(YOUNGER)  # the storage has it, although etcd did not
             with contextlib.suppress(NotFound):  # a deletion whose answer was late is repeated
                 await client.admin.delete_topic(YOUNGER)
 
@@ -69,7 +69,7 @@ def _seen(cluster: Cluster) -> int:
 
 
 async def etcd_lost(testbed: FaultTestbed) -> None:
-    """etcd loses its data; the cluster is recovered from the storage."""
+    """Lose etcd's data; recover the cluster from the storage."""
     async with testbed.cluster.etcd_turn:
         testbed.say("etcd loses its data")
         await testbed.cluster.etcd_data.lose()
@@ -77,7 +77,7 @@ async def etcd_lost(testbed: FaultTestbed) -> None:
 
 
 async def _recover(testbed: FaultTestbed) -> None:
-    """Wait until every broker refuses with the remedy, and apply it."""
+    """Wait until every broker refuses to serve and names the remedy, and apply it."""
     cluster = testbed.cluster
     marks = {node: cluster.log_path(node).stat().st_size for node in cluster.nodes}
     try:

@@ -1,4 +1,4 @@
-"""Everything that goes wrong, by name. A fault strikes, lasts, and mends itself; ``restore`` mends whatever is left."""
+"""All faults by name: a fault strikes, lasts, and repairs itself; ``restore`` repairs the rest."""
 
 import asyncio
 import random
@@ -19,10 +19,10 @@ from tests.faults.storage import filler, storage_full, storage_read_only, storag
 from tests.faults.testbed import Fault, FaultTestbed
 
 BEYOND_LEASE_S = 1.5
-"""How much longer than the lease something stays frozen or cut off."""
+"""Seconds beyond the lease for which a process stays frozen or cut off."""
 HANG_UPS = 6
 REJOINING_S = 0.05
-"""A broker that wakes up without its lease is back as somebody new within this time, or a little more."""
+"""Approximate seconds within which a broker that wakes up without its lease has rejoined under a new id."""
 
 
 # --- killed processes -------------------------------------------------------------------------------------------------
@@ -37,19 +37,19 @@ async def _kill(testbed: FaultTestbed, nodes: Sequence[Node], what: str, *, down
 
 
 async def kill_primary(testbed: FaultTestbed) -> None:
-    """SIGKILL of a primary that does not lead."""
+    """Kill a primary that does not lead."""
     what = "a primary that does not lead"
     await _kill(testbed, [await testbed.victim(what, 0, leader=False)], what, down_s=testbed.rng.uniform(0, 2))
 
 
 async def kill_follower(testbed: FaultTestbed) -> None:
-    """SIGKILL of a follower that does not lead."""
+    """Kill a follower that does not lead."""
     what = "a follower that does not lead"
     await _kill(testbed, [await testbed.victim(what, 1, leader=False)], what, down_s=testbed.rng.uniform(0, 2))
 
 
 async def kill_leader(testbed: FaultTestbed) -> None:
-    """SIGKILL of the leader, a primary if possible."""
+    """Kill the leader, a primary if possible."""
     what = "the leader, which is also a primary"
     node = await testbed.some(0, leader=True)
     if node is None:
@@ -59,7 +59,7 @@ async def kill_leader(testbed: FaultTestbed) -> None:
 
 
 async def kill_coordinator(testbed: FaultTestbed) -> None:
-    """SIGKILL of the coordinator of the group of Kafka's clients."""
+    """Kill the coordinator of the Kafka group."""
     what = "the coordinator of the group"
     node = await testbed.cluster.coordinator(testbed.kafka_group)
     if node is None:
@@ -69,7 +69,7 @@ async def kill_coordinator(testbed: FaultTestbed) -> None:
 
 
 async def freeze_coordinator(testbed: FaultTestbed) -> None:
-    """SIGSTOP of the coordinator of the group of Kafka's clients for longer than its lease."""
+    """Freeze the coordinator of the Kafka group for longer than its lease."""
     what = "the coordinator of the group"
     node = await testbed.cluster.coordinator(testbed.kafka_group)
     if node is None:
@@ -79,20 +79,20 @@ async def freeze_coordinator(testbed: FaultTestbed) -> None:
 
 
 async def kill_all(testbed: FaultTestbed) -> None:
-    """SIGKILL of all brokers at once."""
+    """Kill all brokers at once."""
     nodes = [node for node in testbed.cluster.nodes if node.pid is not None]
     await _kill(testbed, nodes, "all brokers", down_s=testbed.rng.uniform(0, 1))
 
 
 async def kill_all_but_one(testbed: FaultTestbed) -> None:
-    """SIGKILL of all brokers at once, but for one."""
+    """Kill all brokers except one at once."""
     left = testbed.some_node()
     nodes = [node for node in testbed.cluster.nodes if node.pid is not None and node is not left]
     await _kill(testbed, nodes, f"all brokers but {left}", down_s=testbed.rng.uniform(0, 3))
 
 
 async def torn_write(testbed: FaultTestbed) -> None:
-    """SIGKILL in the middle of a write: half a frame, or rubbish, at the end of the newest log files."""
+    """Kill a broker in the middle of a write: half a frame, or garbage, at the end of the newest log files."""
     node = await testbed.victim("a primary", 0)
     nodes = [n for n in testbed.cluster.nodes if n.pid is not None] if testbed.rng.random() < 0.3 else [node]
     writers = {broker for broker, at in (await testbed.cluster.members()).items() if at in nodes}
@@ -107,7 +107,7 @@ async def torn_write(testbed: FaultTestbed) -> None:
 
 
 def _tear(storage: Path, writers: set[str], rng: random.Random) -> int:
-    """Nothing that was fsynced is touched: a write that was under way left a part behind its last one."""
+    """Leave a torn write behind the last frame; fsynced data stays intact."""
     torn = 0
     newest: dict[Path, Path] = {}
     for path in sorted(storage.glob("topics/*/*/log/*/*.log")):
@@ -119,11 +119,11 @@ def _tear(storage: Path, writers: set[str], rng: random.Random) -> int:
         try:
             _, used = decode_preamble(data)
         except SeaweedMQError:
-            continue  # killed before the preamble was whole; rubbish in its place is no torn write, but a ruined file
+            continue  # killed before the preamble was complete; garbage there is a damaged file, no torn write
         try:
             frames = list(split_frames(data[used:]))
         except SeaweedMQError:
-            frames = []  # killed in a write for real: what is appended makes it worse
+            frames = []  # killed in a real write: the appended bytes extend the damage
         if frames and rng.random() < 0.7:
             last = bytes(frames[-1].header_bytes) + bytes(frames[-1].payload)
             tail = last[: rng.randint(1, len(last) - 1)]
@@ -145,30 +145,30 @@ async def _freeze(testbed: FaultTestbed, node: Node, what: str) -> None:
 
 
 async def freeze_primary(testbed: FaultTestbed) -> None:
-    """SIGSTOP of a primary for longer than its lease."""
+    """Freeze a primary for longer than its lease."""
     what = "a primary that does not lead"
     await _freeze(testbed, await testbed.victim(what, 0, leader=False), what)
 
 
 async def freeze_follower(testbed: FaultTestbed) -> None:
-    """SIGSTOP of a follower for longer than its lease."""
+    """Freeze a follower for longer than its lease."""
     what = "a follower that does not lead"
     await _freeze(testbed, await testbed.victim(what, 1, leader=False), what)
 
 
 async def freeze_leader(testbed: FaultTestbed) -> None:
-    """SIGSTOP of the leader for longer than its lease."""
+    """Freeze the leader for longer than its lease."""
     await _freeze(testbed, await testbed.leading(), "the leader")
 
 
 async def terminate_rejoining(testbed: FaultTestbed) -> None:
-    """SIGSTOP for longer than the lease, SIGCONT, and SIGTERM while the broker is coming back as somebody new."""
+    """Freeze a broker for longer than its lease, and send SIGTERM while it rejoins under a new id."""
     node = await testbed.victim("a primary", 0)
     process = node.process
     await _freeze(testbed, node, "a primary")
     after_s = testbed.rng.uniform(0, REJOINING_S)
     await asyncio.sleep(after_s)
-    if node.process is process and node.pid is not None:  # or another fault has ended it meanwhile
+    if node.process is process and node.pid is not None:  # otherwise another fault has ended it meanwhile
         testbed.say(f"SIGTERM of {node} {after_s * 1e3:.0f} ms later")
         await testbed.terminate(node)
     await testbed.cluster.start(node)
@@ -182,12 +182,12 @@ async def _hold(testbed: FaultTestbed) -> None:
 
 
 async def cut_pair(testbed: FaultTestbed) -> None:
-    """No packets between two brokers; both reach etcd and clients."""
+    """Drop packets between two brokers; both reach etcd and clients."""
     await _cut_pair(testbed, both_ways=True)
 
 
 async def cut_pair_one_way(testbed: FaultTestbed) -> None:
-    """No packets from one broker to another, but those the other way."""
+    """Drop packets from one broker to another, in this direction only."""
     await _cut_pair(testbed, both_ways=False)
 
 
@@ -207,9 +207,9 @@ async def _cut_pair(testbed: FaultTestbed, *, both_ways: bool) -> None:
 
 
 async def cut_off(testbed: FaultTestbed) -> None:
-    """No other broker, nor any of Kafka's clients, reaches one of them, which still reaches etcd."""
+    """Cut a broker off from other brokers and Kafka clients; it still reaches etcd."""
     node = await testbed.victim("a primary", 0)
-    testbed.say(f"nobody reaches {node}")
+    testbed.say(f"{node} is unreachable")
     await testbed.cluster.network.cut_off(node.index)
     node.kafka.cut()
     await asyncio.sleep(testbed.cluster.lease_ttl_s + BEYOND_LEASE_S)
@@ -219,7 +219,7 @@ async def cut_off(testbed: FaultTestbed) -> None:
 
 
 async def cut_kafka(testbed: FaultTestbed) -> None:
-    """A broker and Kafka's clients hear nothing of each other, or in one way only; for all others it is well."""
+    """Cut a broker off from Kafka clients, in one direction or both; other connections stay intact."""
     node = await testbed.victim("a primary", 0)
     there, back = testbed.rng.choice(((True, True), (True, False), (False, True)))
     ways = "to and from" if there and back else "to" if there else "from"
@@ -231,7 +231,7 @@ async def cut_kafka(testbed: FaultTestbed) -> None:
 
 
 async def hang_up_kafka(testbed: FaultTestbed) -> None:
-    """The connections of Kafka's clients end, again and again, with whatever is on its way."""
+    """End the connections of Kafka clients repeatedly, with data in transit."""
     for _ in range(HANG_UPS):
         ended = [node.kafka.hang_up() for node in testbed.cluster.nodes if testbed.rng.random() < 0.7]
         testbed.say(f"{sum(ended)} connections of Kafka's clients end")
@@ -239,29 +239,29 @@ async def hang_up_kafka(testbed: FaultTestbed) -> None:
 
 
 async def cut_etcd(testbed: FaultTestbed) -> None:
-    """A primary does not reach etcd, nor hear from it."""
+    """Cut a primary off from etcd, in both directions."""
     await _cut_etcd(
         testbed, await testbed.victim("a primary that does not lead", 0, leader=False), there=True, back=True
     )
 
 
 async def cut_etcd_there(testbed: FaultTestbed) -> None:
-    """What a broker sends to etcd does not arrive."""
+    """Drop a broker's packets to etcd."""
     await _cut_etcd(testbed, await testbed.victim("a primary", 0), there=True, back=False)
 
 
 async def cut_etcd_back(testbed: FaultTestbed) -> None:
-    """A broker's requests reach etcd, and the answers are lost."""
+    """Drop etcd's answers to a broker, whose requests arrive."""
     await _cut_etcd(testbed, await testbed.victim("a primary", 0), there=False, back=True)
 
 
 async def cut_etcd_leader(testbed: FaultTestbed) -> None:
-    """The leader and etcd are cut off from each other."""
+    """Cut the leader off from etcd."""
     await _cut_etcd(testbed, await testbed.leading(), there=True, back=True)
 
 
 async def cut_etcd_all(testbed: FaultTestbed) -> None:
-    """No broker reaches etcd until all their leases have ended; then all are back at once, as others."""
+    """Cut all brokers off from etcd until all leases have ended; then all rejoin at once, under new ids."""
     nodes = [node for node in testbed.cluster.nodes if node.pid is not None]
     await asyncio.gather(*(_cut_etcd(testbed, node, there=True, back=True) for node in nodes))
 
@@ -279,7 +279,7 @@ async def _cut_etcd(testbed: FaultTestbed, node: Node, *, there: bool, back: boo
 
 
 async def kill_etcd(testbed: FaultTestbed) -> None:
-    """SIGKILL of etcd, and a restart on the same data."""
+    """Kill etcd, and restart it on the same data."""
     async with testbed.cluster.etcd_turn:
         testbed.say("SIGKILL of etcd")
         await testbed.cluster.etcd.kill()
@@ -289,7 +289,7 @@ async def kill_etcd(testbed: FaultTestbed) -> None:
 
 
 async def freeze_etcd(testbed: FaultTestbed) -> None:
-    """SIGSTOP of etcd, and SIGCONT."""
+    """Freeze etcd, and thaw it."""
     async with testbed.cluster.etcd_turn:
         testbed.say("SIGSTOP of etcd")
         testbed.cluster.etcd.freeze()
@@ -302,7 +302,7 @@ async def freeze_etcd(testbed: FaultTestbed) -> None:
 
 
 async def freeze_member(testbed: FaultTestbed) -> None:
-    """SIGSTOP of a member for longer than its session."""
+    """Freeze a member for longer than its session."""
     group = testbed.rng.choice(testbed.groups)
     member = testbed.rng.choice(group.members)
     testbed.say(f"SIGSTOP of member {member.name}")
@@ -311,7 +311,7 @@ async def freeze_member(testbed: FaultTestbed) -> None:
 
 
 async def kill_member(testbed: FaultTestbed) -> None:
-    """SIGKILL of a member of the group; after a while another takes its place."""
+    """Kill a member of the group; another one replaces it after a while."""
     group = testbed.rng.choice(testbed.groups)
     member = testbed.rng.choice(group.members)
     testbed.say(f"SIGKILL of member {member.name}")
@@ -320,11 +320,12 @@ async def kill_member(testbed: FaultTestbed) -> None:
     await group.add()
 
 
-# --- on purpose -------------------------------------------------------------------------------------------------------
+# --- planned
+# ------------------------------------------------------------------------------------------------------------
 
 
 async def rolling_restart(testbed: FaultTestbed) -> None:
-    """Every broker in turn: SIGTERM, wait for its end, start it again, wait until it serves."""
+    """Restart every broker in turn: SIGTERM, wait for its end, start it again, wait until it serves."""
     for node in testbed.cluster.nodes:
         if node.pid is None:
             continue
@@ -336,7 +337,7 @@ async def rolling_restart(testbed: FaultTestbed) -> None:
 
 
 async def drain(testbed: FaultTestbed) -> None:
-    """All segments are moved away from a broker, which is then stopped and started again."""
+    """Drain a broker, stop it and start it again."""
     node = await testbed.victim("a primary", 0)
     testbed.say(f"drains {node}")
     async with await testbed.cluster.connect() as client:
@@ -363,7 +364,7 @@ FAULTS: dict[str, Fault] = {
     )
 }
 ALONE = (rolling_restart, drain, etcd_snapshot_restore, etcd_lost)
-"""They wait for a well cluster, so nothing else may go wrong meanwhile."""
+"""Faults that need a healthy cluster, so that no other fault may strike meanwhile."""
 NEEDS_PAIRS = (cut_pair, cut_pair_one_way)
 NEEDS_MEMBERS = (kill_member, freeze_member)
 NEEDS_KAFKA = (cut_kafka, hang_up_kafka)
@@ -375,7 +376,7 @@ NEEDS_CLOCKS = (clock_step,)
 
 
 async def restore(cluster: Cluster) -> None:
-    """Mend everything: packets pass, processes run, the storage is there, the cluster is whole."""
+    """Repair everything: the network, the processes, the storage and the cluster."""
     await cluster.network.heal()
     if cluster.mount is not None and not cluster.mount.is_mounted:
         await asyncio.to_thread(cluster.mount.mount)

@@ -1,4 +1,4 @@
-"""A broker that runs out of what its process may have."""
+"""Exhaustion of a broker process's resource limits."""
 
 import asyncio
 import resource
@@ -8,11 +8,11 @@ import psutil
 from tests.faults.testbed import FaultTestbed
 
 FEW_S = (0.5, 6.0)
-"""Shorter and longer than a lease."""
+"""Seconds shorter and longer than a lease."""
 
 
 async def few_descriptors(testbed: FaultTestbed) -> None:
-    """A broker may open no further file or connection for a while; what is open stays."""
+    """Keep a broker from opening files or connections for a while; open ones stay usable."""
     node = await testbed.victim("a primary", 0)
     if node.pid is None:
         return

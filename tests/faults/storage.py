@@ -1,4 +1,4 @@
-"""The storage is full, read-only, or not mounted, for a while."""
+"""Faults of the storage: full, read-only, or not mounted, for a while."""
 
 import asyncio
 import os
@@ -12,11 +12,11 @@ from tests.faults.testbed import FaultTestbed
 FILL_BYTES = 1 << 20
 FULL_S = (1.0, 4.0)
 AWAY_S = (0.5, 5.0)
-"""Shorter and longer than a lease."""
+"""Seconds shorter and longer than a lease."""
 
 
 async def storage_full(testbed: FaultTestbed) -> None:
-    """The storage is full for a while. Needs a storage of its own, or it would fill a disk of others."""
+    """Fill the storage for a while. Needs a storage of its own, to spare the disk's other users."""
     async with testbed.cluster.storage_turn:
         testbed.say(await fill_storage(testbed.cluster))
         try:
@@ -27,7 +27,7 @@ async def storage_full(testbed: FaultTestbed) -> None:
 
 
 async def storage_unmounted(testbed: FaultTestbed) -> None:
-    """The mount of the storage vanishes and returns. No broker may create a file in the folder beneath."""
+    """Unmount the storage, and remount it. No broker may create a file in the directory beneath."""
     async with testbed.cluster.storage_turn:
         mount = mount_of(testbed)
         await asyncio.to_thread(mount.unmount)
@@ -43,7 +43,7 @@ async def storage_unmounted(testbed: FaultTestbed) -> None:
 
 
 async def storage_read_only(testbed: FaultTestbed) -> None:
-    """The storage takes no changes for a while: no new file, no deletion. Open log files still take frames."""
+    """Make the storage read-only for a while: no new file, no deletion. Open log files still take frames."""
     async with testbed.cluster.storage_turn:
         mount = mount_of(testbed)
         await asyncio.to_thread(_remount, mount, read_only=True)
@@ -56,7 +56,7 @@ async def storage_read_only(testbed: FaultTestbed) -> None:
 
 
 def mount_of(testbed: FaultTestbed) -> StorageMount:
-    """The mount of the cluster's storage. Requires that it has one."""
+    """Return the mount of the cluster's storage, which must have one."""
     assert testbed.cluster.mount is not None, "see faults.NEEDS_MOUNT"
     return testbed.cluster.mount
 
@@ -70,12 +70,12 @@ def _remount(mount: StorageMount, *, read_only: bool) -> None:
 
 
 def filler(cluster: Cluster) -> Path:
-    """The file that takes all the room."""
+    """Return the file that takes all free space."""
     return cluster.storage / FILLER
 
 
 async def fill_storage(cluster: Cluster) -> str:
-    """Make the storage take nothing more; in what way."""
+    """Make the storage reject writes; return the method."""
     if cluster.mount is not None:
         filled = await asyncio.to_thread(_fill, filler(cluster))
         return f"the storage is full, {filled >> 20} MiB of it are of others"
@@ -84,7 +84,7 @@ async def fill_storage(cluster: Cluster) -> str:
 
 
 async def free_storage(cluster: Cluster) -> None:
-    """Make room again."""
+    """Free the space again."""
     await asyncio.to_thread(filler(cluster).unlink, missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""Where faults happen, and who may be hurt."""
+"""Testbed of faults: the cluster, its users, and the choice of victims."""
 
 import random
 import signal
@@ -12,25 +12,25 @@ from tests.faults.users.members import Members
 
 @dataclass(slots=True)
 class FaultTestbed:
-    """Where faults happen."""
+    """The cluster, users and results of one episode's faults."""
 
     cluster: Cluster
     topics: Sequence[str]
-    """Of native users."""
+    """Topics of native users."""
     kafka_topics: Sequence[str]
-    """Of users with Kafka's clients: the segments of their partitions are never split or merged."""
+    """Topics of Kafka users: the segments of their partitions are never split or merged."""
     groups: Sequence[Members]
-    """Those with members; none if the episode is about something else."""
+    """Groups with members; none if the episode has no group."""
     kafka_group: str
-    """Name of the group of Kafka's clients; "" if there is none."""
+    """Name of the Kafka group; "" if there is none."""
     rng: random.Random
     say: Callable[[str], None]
     exits: list[str] = field(default_factory=list)
-    """Brokers that did not stop as they should: each a sentence."""
+    """A sentence for each broker that did not stop cleanly."""
     unfit: list[str] = field(default_factory=list)
-    """Roles that nobody had, so that somebody else was hurt."""
+    """Roles that no broker had, so that another broker was hit."""
     changes: int = 0
-    """Splits, merges and moves that were made."""
+    """Number of completed splits, merges and moves."""
 
     @property
     def all_topics(self) -> list[str]:
@@ -51,7 +51,7 @@ class FaultTestbed:
             self.exits.append(f"{node} ended with {status} after SIGTERM: {self.cluster.log_end(node)}")
 
     async def victim(self, what: str, place: int, *, leader: bool | None = None) -> Node:
-        """Who has this role, see ``some``; any broker if nobody has it."""
+        """Return a broker with this role, see ``some``; any broker if none has it."""
         node = await self.some(place, leader=leader)
         if node is None:
             self.unfit.append(what)
@@ -59,7 +59,7 @@ class FaultTestbed:
         return node
 
     async def leading(self) -> Node:
-        """Who leads; any broker if nobody does."""
+        """Return the leader; any broker if there is none."""
         node = await self.cluster.leader()
         if node is None:
             self.unfit.append("the leader")
@@ -67,7 +67,8 @@ class FaultTestbed:
         return node
 
     async def some(self, place: int, *, leader: bool | None = None) -> Node | None:
-        """A running broker with this role (0 primary, 1 follower) in a topic; with ``leader`` the leader, or not it."""
+        """Return a running broker with this role (0 primary, 1 follower) in a topic; with ``leader`` the leader, or not
+        it."""
         leading = await self.cluster.leader()
         for topic in self.rng.sample(self.all_topics, len(self.all_topics)):
             for node in await self.cluster.replicas(topic, place):
@@ -76,7 +77,7 @@ class FaultTestbed:
         return None
 
     def some_node(self) -> Node:
-        """Any broker that runs, or any at all."""
+        """Return any running broker, or any at all."""
         return self.rng.choice([n for n in self.cluster.nodes if n.pid is not None] or self.cluster.nodes)
 
 

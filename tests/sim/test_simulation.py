@@ -1,4 +1,4 @@
-"""Whole clusters from seeds: every promise is kept, a seed is a run, and broken code is caught."""
+"""Tests of whole clusters from seeds: every promise is kept, a seed replays exactly, and mutants are caught."""
 
 import os
 import subprocess
@@ -138,8 +138,8 @@ CAUGHT_BY = {
     "date_tables_of_a_new_segment_by_their_stamps": 1795,
     "delete_right_after_taking_a_topic_over": 231,
 }
-"""The seed that caught each variant last. When the code changes it may be another one: then the test looks for it among
-the first, and says so. ``python -m tests.sim --find-mutants --processes 2`` finds them all anew."""
+"""The seed that caught each mutant last. After a code change it may be another one: the test then searches the first
+seeds and reports the new one. ``python -m tests.sim --find-mutants --processes 2`` finds them all again."""
 
 
 def test_every_broken_variant_has_its_seed() -> None:

@@ -1,4 +1,4 @@
-"""What other programs find in a topic's Delta log, and what SeaweedMQ itself finds in its files."""
+"""A topic's content as read by other programs from its Delta log, and by SeaweedMQ from its files."""
 
 import json
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ COLUMNS = ("_segment", "_offset", "_timestamp", "_key", "_value")
 
 
 class Content(NamedTuple):
-    """Of some rows, in whatever order."""
+    """The content of some rows, in any order."""
 
     count: int
     offsets: int
-    """Their sum."""
+    """Sum of the offsets."""
     checksum: str
-    """Over the sorted rows."""
+    """Checksum of the sorted rows."""
 
 
 def content(rows: pa.Table) -> Content:
@@ -66,7 +66,7 @@ READERS = (by_delta_rs, by_pyarrow, by_polars, by_duckdb)
 
 
 def by_seaweedmq(root: Path, name: TopicName) -> pa.Table:
-    """Through the Python source of Spark, without Spark."""
+    """Read through the Python source of Spark, without Spark."""
     snapshot = read_snapshot(root, name)
     columns = columns_of(snapshot.topic, None)
     scan = Scan(root=root, topic=snapshot.topic, timestamps=ReadWindow().timestamps, columns=columns)
@@ -88,13 +88,13 @@ def commits_of(files: TopicFiles) -> list[str]:
 
 
 def actions(files: TopicFiles, version: int, kind: str) -> list[dict[str, Any]]:
-    """Of one version."""
+    """Return the actions of one version."""
     lines = (log_of(files) / f"{version:020d}.json").read_text().splitlines()
     return [action[kind] for action in map(json.loads, lines) if kind in action]
 
 
 def merge(files: TopicFiles, start: int, end: int, aside: Path, *, segment: int = 0) -> Path:
-    """What a compaction publishes: a table of offsets ``[start, end)`` beside those it replaces."""
+    """Publish a table of offsets ``[start, end)`` beside those it replaces, as a compaction does."""
     other = TopicFiles(aside, schema=files.schema, uid=files.uid)
     other.segments = dict(files.segments)
     path = table_path(files.name, segment, start, end)
@@ -109,7 +109,7 @@ def merge(files: TopicFiles, start: int, end: int, aside: Path, *, segment: int 
 
 
 def unlink_within(files: TopicFiles, start: int, end: int, *, segment: int = 0) -> None:
-    """What a compaction, or retention, does last: the names of these tables go, but for those of ``.kept``."""
+    """Remove the names of these tables except those in ``.kept``, as compaction and retention do last."""
     for file in files.files(segment):
         if (
             start <= file.base_offset

@@ -1,4 +1,4 @@
-"""What power loss may leave of files in memory: any part of what was not fsynced, in any order."""
+"""Power loss of files in memory: any part of the unflushed data is lost, in any order."""
 
 import random
 
@@ -7,7 +7,7 @@ from tests.doubles.memory_store import MemorySegmentStore
 
 
 def lose_power(store: MemorySegmentStore, rng: random.Random) -> None:
-    """Of each file on its own: its name if it was never fsynced, its end, and blocks in the middle may be gone."""
+    """Lose parts of each file independently: its name if it was never fsynced, its end, or blocks in the middle."""
     for path, file in list(store.files.items()):
         file.crashed = True
         if not file.named and rng.random() < 0.3:

@@ -1,4 +1,4 @@
-"""A whole broker in this process: its listeners are on real sockets and its files real, and etcd is in memory."""
+"""A whole broker in this process, with real sockets and files and an in-memory etcd."""
 
 import contextlib
 import random
@@ -36,7 +36,7 @@ class WholeBroker:
 
 @contextlib.asynccontextmanager
 async def whole_broker(storage: Path, config: BrokerConfig) -> AsyncIterator[WholeBroker]:
-    """Start it on a folder that exists; it is stopped in the end."""
+    """Start it on an existing directory; stop it in the end."""
     async with contextlib.AsyncExitStack() as stack:
         native, kafka = stack.enter_context(ReservedPort()), stack.enter_context(ReservedPort())
         config = replace(config, kafka_listen=kafka.address)

@@ -1,7 +1,7 @@
-"""``seaweedmq broker`` on a disk that is full while its storage holds a file named ``filler``.
+"""``seaweedmq broker`` on a disk that is full while its storage has a file named ``filler``.
 
-For machines where no small file system can be mounted: writes of the broker itself fail as they do there, in the
-middle of a write too. What the converter process writes does not.
+For machines that cannot mount a small file system: the broker's own writes fail as on a full disk, even in the middle
+of a write. The converter process's writes do not.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ FILLER = "filler"
 
 
 class Quota:
-    """Refuses what needs room while the filler is there."""
+    """A quota that rejects writes while the filler exists."""
 
     def __init__(self, storage: Path) -> None:
         self._filler = storage / FILLER
@@ -26,7 +26,7 @@ class Quota:
         self._written_aside = file_io.temporary_file
 
     def write_all(self, fd: int, chunks: Sequence[bytes | memoryview]) -> None:
-        """In place of ``file_io.write_all``: the first half fits."""
+        """Replace ``file_io.write_all``: the first half fits."""
         if self._filler.exists():
             self._write_all(fd, chunks[: len(chunks) // 2] or [bytes(chunks[0])[: len(chunks[0]) // 2]])
             raise self._error()
@@ -34,7 +34,7 @@ class Quota:
 
     @contextlib.contextmanager
     def temporary_file(self, directory: Path) -> Iterator[Path]:
-        """In place of ``file_io.temporary_file``."""
+        """Replace ``file_io.temporary_file``."""
         if self._filler.exists():
             raise self._error()
         with self._written_aside(directory) as path:

@@ -1,4 +1,4 @@
-"""Deliberately broken variants of what clients are promised, and of the schema's adoption."""
+"""Mutants of promises to clients, and of schema adoption."""
 
 import sys
 from bisect import insort
@@ -31,7 +31,7 @@ from tests.sim.mutants.mutants import Break
 
 
 def raise_kept_errors_again(patch: pytest.MonkeyPatch) -> None:
-    """A kept error is raised itself, every time: its traceback grows, and keeps what was refused in memory."""
+    """The client raises the same kept error every time: its traceback grows and holds rejected records in memory."""
     fresh = errors.fresh
     for module in [m for name, m in sys.modules.items() if name.startswith("seaweedmq.")]:
         if getattr(module, "fresh", None) is fresh:
@@ -39,7 +39,7 @@ def raise_kept_errors_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def adopt_by_what_is_committed(patch: pytest.MonkeyPatch) -> None:
-    """A topic gets its schema if nothing of it is committed, whatever is on its way."""
+    """A topic adopts its schema if none of its records is committed, even with records in flight."""
 
     async def adopt(schema_adopter: Any, name: TopicName, schema: bytes) -> Any:
         topic = schema_adopter._metadata.topic(name)
@@ -51,7 +51,7 @@ def adopt_by_what_is_committed(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_plain_frames_while_a_schema_is_adopted(patch: pytest.MonkeyPatch) -> None:
-    """A primary says where its segments end, and goes on."""
+    """A primary reports its end offsets and keeps accepting plain frames."""
 
     async def decided(appender: Any, version: int) -> None:
         return None
@@ -60,7 +60,7 @@ def take_plain_frames_while_a_schema_is_adopted(patch: pytest.MonkeyPatch) -> No
 
 
 def read_waiting_frames_by_the_new_schema(patch: pytest.MonkeyPatch) -> None:
-    """A plain frame that is to be routed again is taken for one of the schema that the topic got meanwhile."""
+    """A plain frame that is routed again is read by the schema that the topic adopted meanwhile."""
 
     def again(box: Any, frame: Any) -> Any:
         stored = next(split_frames(frame.data, verify=False))
@@ -72,7 +72,7 @@ def read_waiting_frames_by_the_new_schema(patch: pytest.MonkeyPatch) -> None:
 
 
 def send_again_the_newest_first(patch: pytest.MonkeyPatch) -> None:
-    """What a sealed segment did not keep goes to its successors in the wrong order."""
+    """A publisher resends frames that a sealed segment rejected to its successors in the wrong order."""
     sealed = SendWindow.sealed
 
     def reversed_by_frame(window: SendWindow, answer: PublishSealed) -> list[FrameOutcome]:
@@ -82,7 +82,7 @@ def send_again_the_newest_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def deliver_after_standing_still(patch: pytest.MonkeyPatch) -> None:
-    """A member that was frozen goes on with what it had been assigned."""
+    """A member that was frozen continues with its old assignment."""
     patch.setattr(
         AssignmentLease,
         "until",
@@ -92,7 +92,7 @@ def deliver_after_standing_still(patch: pytest.MonkeyPatch) -> None:
 
 
 def hold_back_what_comes_first(patch: pytest.MonkeyPatch) -> None:
-    """A record waits while any other of its key does, also a later one."""
+    """A record waits while any other record of its key does, even a later one."""
     offer = KeyOrder.offer
 
     def offer_behind_all(order: KeyOrder, key: bytes | None, offset: int) -> bool:
@@ -108,23 +108,23 @@ def hold_back_what_comes_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def read_only_the_partitions_of_the_beginning(patch: pytest.MonkeyPatch) -> None:
-    """A subscriber never looks whether there are more."""
+    """A subscriber never checks for added partitions."""
     patch.setattr(Subscriber, "_on_description", TopicReader._on_description)
 
 
 def choose_partitions_by_the_ring(patch: pytest.MonkeyPatch) -> None:
-    """A key goes to the partition where the ring's slots would have it, and not to Kafka's."""
+    """A key is routed to the partition of its ring slot instead of Kafka's."""
     patch.setattr(framing, "partitions_of", lambda keys, partitions: slots_of(keys) % np.uint16(partitions))
 
 
 def choose_again_among_more_partitions(patch: pytest.MonkeyPatch) -> None:
-    """What waited for a partition that was moved goes where its key belongs by now."""
+    """A record that waited for a moved partition is routed by the current number of partitions."""
     rows_of_frame = framing.rows_of_frame
     patch.setattr(outbox, "rows_of_frame", lambda frame, schema, ring: rows_of_frame(frame, schema, WHOLE_RING))
 
 
 def give_added_partitions_ids_twice(patch: pytest.MonkeyPatch) -> None:
-    """What comes after partitions that were added gets the ids of theirs."""
+    """Segments created after added partitions receive the ids of those partitions' segments."""
     with_partitions = topic_creator.with_partitions
 
     def again(topic: Any, partitions: int, **more: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Deliberately broken variants of deleting records by hand. See ``mutants``."""
+"""Mutants of deleting records manually; see ``mutants``."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ Break = Callable[[pytest.MonkeyPatch], None]
 
 
 def give_what_was_deleted_while_it_is_there(patch: pytest.MonkeyPatch) -> None:
-    """Who begins at the earliest gets whatever lies in a file."""
+    """A subscriber from the earliest offset gets deleted records that are still in a file."""
 
     async def earliest(store: Any, topic: Any, segment: Any) -> int:
         return await recovery.earliest_offset(store, replace(topic, low_watermarks=()), segment)
@@ -29,7 +29,7 @@ def give_what_was_deleted_while_it_is_there(patch: pytest.MonkeyPatch) -> None:
 
 
 def let_low_watermarks_fall(patch: pytest.MonkeyPatch) -> None:
-    """Who deletes less than another has deleted brings records back."""
+    """A smaller deletion lowers the low watermark that an earlier one set."""
 
     def lowered(topic: Any, before: Any, high_watermarks: Any) -> tuple[int, ...]:
         return raised(replace(topic, low_watermarks=()), before, high_watermarks)
@@ -39,7 +39,7 @@ def let_low_watermarks_fall(patch: pytest.MonkeyPatch) -> None:
 
 
 def delete_files_that_begin_below(patch: pytest.MonkeyPatch) -> None:
-    """A table goes with the records above the low watermark that are in it."""
+    """A table is deleted together with its records above the low watermark."""
 
     def expired(segments: Sequence[Listed], policy: Any, now_us: int) -> Any:
         reaching = []
@@ -54,7 +54,7 @@ def delete_files_that_begin_below(patch: pytest.MonkeyPatch) -> None:
 
 
 def rewrite_tables_from_one_record_later(patch: pytest.MonkeyPatch) -> None:
-    """A table that loses its deleted records loses the first living one as well."""
+    """A table rewritten without its deleted records also loses its first remaining record."""
 
     def one_too_many(files: Any, low_watermark: int) -> Any:
         merge = partly(files, low_watermark)

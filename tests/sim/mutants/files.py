@@ -1,4 +1,4 @@
-"""Broken variants about what files keep, as ``mutants`` has them."""
+"""Mutants of file durability and retention; see ``mutants``."""
 
 import math
 from dataclasses import replace
@@ -18,7 +18,7 @@ from tests.sim.mutants.mutants import Break
 
 
 def believe_every_preamble(patch: pytest.MonkeyPatch) -> None:
-    """A log file proves all that lies below it, though the end of the one before it may never have been fsynced."""
+    """A log file proves all records below it, although the end of the previous file may never have been fsynced."""
     preamble_of = recovery._preamble_of
 
     async def believed(store: Any, topic: Any, log: Any) -> Any:
@@ -29,7 +29,7 @@ def believe_every_preamble(patch: pytest.MonkeyPatch) -> None:
 
 
 def begin_files_behind_one_that_may_vanish(patch: pytest.MonkeyPatch) -> None:
-    """A log file begins before the one it follows was fsynced once."""
+    """A log file begins before the previous one was fsynced once."""
     create = SegmentFiles._create_file
 
     async def create_at_once(files: Any, base: int) -> Any:
@@ -41,12 +41,12 @@ def begin_files_behind_one_that_may_vanish(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_a_lost_block_for_damage(patch: pytest.MonkeyPatch) -> None:
-    """Whatever is followed by a sound frame is damage, and the segment can not be sealed."""
+    """Recovery takes any bad block before a sound frame for damage, and the segment cannot be sealed."""
     patch.setattr(LostBlocks, "found_in", lambda *args, **options: False)
 
 
 def expire_by_modification_time(patch: pytest.MonkeyPatch) -> None:
-    """Retention takes whatever a clock dated long ago, also from the middle of a segment."""
+    """Retention deletes tables with old modification times, even from the middle of a segment."""
 
     def old_files(segments: Any, policy: Any, now_us: int) -> list[Any]:
         files = [f for segment in segments for f in segment.files]
@@ -61,7 +61,8 @@ def expire_by_modification_time(patch: pytest.MonkeyPatch) -> None:
 
 
 def trust_the_clock_of_the_broker(patch: pytest.MonkeyPatch) -> None:
-    """A broker whose clock is ahead deletes what the storage dated just now, and what it has just seen appear."""
+    """A broker whose clock is ahead deletes files that the storage has just dated, and files that it has just seen
+    appear."""
 
     def of_the_broker_us(keeper: Any, watched_s: float, period_s: float) -> int:
         return int(keeper._clock._env.wall_us())
@@ -73,7 +74,7 @@ def trust_the_clock_of_the_broker(patch: pytest.MonkeyPatch) -> None:
 
 
 def look_again_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
-    """A clock that is set back keeps maintenance from looking at files until it is there again."""
+    """A clock that is set back stops file maintenance until it reaches the old time again."""
     begin, commit_and_release = maintenance.Maintenance.__init__, maintenance.Maintenance._maintain
 
     def is_there_again(keeper: Any) -> bool:
@@ -101,7 +102,7 @@ def look_again_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
 
 
 def believe_files_before_they_are_fsynced(patch: pytest.MonkeyPatch) -> None:
-    """The seal counts what a dead writer left in the cache of its machine, which is lost before the fsync."""
+    """The seal counts records that a dead writer left in its machine's page cache, which is lost before the fsync."""
 
     synced: set[str] = set()
 
@@ -116,7 +117,7 @@ def believe_files_before_they_are_fsynced(patch: pytest.MonkeyPatch) -> None:
 
 
 def let_a_torso_stand_for_the_last_log(patch: pytest.MonkeyPatch) -> None:
-    """All logs but the newest may go, even if that one has not begun yet and knows nothing of producers."""
+    """All logs but the newest may be deleted, even if the newest is incomplete and has no producer state."""
     patch.setattr(retention, "_last_proven_base", lambda files: math.inf)
 
 

@@ -1,4 +1,4 @@
-"""Broken variants of what Kafka's clients rely on."""
+"""Mutants of promises to Kafka clients; see ``mutants``."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -27,21 +27,21 @@ Break = Callable[[pytest.MonkeyPatch], None]
 
 
 def forget_kafka_producers_at_the_seal(patch: pytest.MonkeyPatch) -> None:
-    """A successor knows no producer, and lets each begin anywhere."""
+    """A successor knows no producer, and accepts any first sequence."""
 
     async def nothing(inherited: Any, header: Any) -> None:
-        """Ask nobody."""
+        """Search no predecessor."""
 
     patch.setattr(InheritedProducers, "learn", nothing)
 
 
 def ask_the_last_segment_alone(patch: pytest.MonkeyPatch) -> None:
-    """Who sent nothing to it has sent nothing ever."""
+    """A producer without records in the last segment counts as unknown."""
     patch.setattr(predecessor_chain, "GENERATIONS_MAX", 1)
 
 
 def acknowledge_before_the_commit(patch: pytest.MonkeyPatch) -> None:
-    """A producer hears that its batch is kept as soon as it is appended."""
+    """A producer gets its acknowledgement as soon as its batch is appended."""
 
     async def at_once(room: Any, outcome: Any, deadline: float) -> Any:
         return outcome
@@ -50,7 +50,7 @@ def acknowledge_before_the_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def answer_whoever_is_ready_first(patch: pytest.MonkeyPatch) -> None:
-    """A reply goes out when it is there, whatever was asked before it."""
+    """A connection sends a reply once it is ready, before replies to earlier requests."""
     filled = Connection.filled
 
     def at_once(connection: Any, size_bytes: int) -> None:
@@ -61,7 +61,7 @@ def answer_whoever_is_ready_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def go_on_with_any_cursor(patch: pytest.MonkeyPatch) -> None:
-    """A reader of the segment goes on, wherever it stands."""
+    """A reader continues at any idle cursor of its segment, regardless of the offset."""
     take = Cursors.take
 
     def any_of_the_segment(cursors: Any, key: CursorKey) -> Any:
@@ -72,18 +72,18 @@ def go_on_with_any_cursor(patch: pytest.MonkeyPatch) -> None:
 
 
 def stamp_what_the_batch_says(patch: pytest.MonkeyPatch) -> None:
-    """The leader epoch of batches is the same for ever."""
+    """The leader epoch of batches never changes."""
     patched_head = partition_reader.patched_head
     patch.setattr(partition_reader, "patched_head", lambda payload, base, epoch: patched_head(payload, base, 0))
 
 
 def answer_consumers_of_any_epoch(patch: pytest.MonkeyPatch) -> None:
-    """Whoever leads believes to be the last, whatever the client knows."""
+    """A leader ignores the leader epoch that the client knows."""
     patch.setattr(PartitionLookup, "_check_epoch", lambda partitions, topic, slot, epoch: None)
 
 
 def answer_before_it_is_appended(patch: pytest.MonkeyPatch) -> None:
-    """A coordinator says what it is about to append."""
+    """A coordinator replies before it appends its records."""
 
     def at_once(shard: Any, more: Any) -> None:
         shard._say(more.answers)
@@ -94,7 +94,7 @@ def answer_before_it_is_appended(patch: pytest.MonkeyPatch) -> None:
 
 
 def answer_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
-    """A coordinator says what it has appended."""
+    """A coordinator replies once its records are appended, before they are committed."""
 
     async def append(shard: Any, pairs: Any) -> None:
         await shard._log.append(pairs, shard._env.wall_us())
@@ -103,12 +103,12 @@ def answer_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
 
 
 def coordinate_though_others_may(patch: pytest.MonkeyPatch) -> None:
-    """A coordinator does not ask itself whether there is another one by now."""
+    """A coordinator does not check whether another broker has taken over its shard."""
     patch.setattr(LocalPartition, "is_sure", True)
 
 
 def load_the_open_segment_alone(patch: pytest.MonkeyPatch) -> None:
-    """A coordinator knows nothing of what was written before its segment."""
+    """A coordinator loads only the records of its open segment."""
 
     async def start(shard_log: Any) -> int:
         return int(shard_log.partition.segment.start_offset)
@@ -117,7 +117,7 @@ def load_the_open_segment_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def leave_offsets_out_of_snapshots(patch: pytest.MonkeyPatch) -> None:
-    """What lies below a snapshot goes, and not all of it is in there."""
+    """A snapshot omits committed offsets, and the records below it are deleted."""
     snapshot = GroupShard.snapshot
 
     def members_alone(state: Any) -> Iterator[Any]:
@@ -127,17 +127,17 @@ def leave_offsets_out_of_snapshots(patch: pytest.MonkeyPatch) -> None:
 
 
 def let_any_generation_commit(patch: pytest.MonkeyPatch) -> None:
-    """Who was a member may go on committing."""
+    """A former member's commits are accepted."""
     patch.setattr(ClassicGroup, "commit_error", lambda group, commit: GroupError.NONE)
 
 
 def send_away_who_asks_where_to_begin(patch: pytest.MonkeyPatch) -> None:
-    """Who asks a broker that has the group no more for offsets hears that, and nothing of the partitions."""
+    """A broker that no longer coordinates the group answers OffsetFetch without errors of the partitions."""
     patch.setattr(committed_offsets, "_unstable", lambda *_: [])
 
 
 def show_none_but_who_is_registered(patch: pytest.MonkeyPatch) -> None:
-    """Clients are shown the brokers that live, and nobody in a moment without any."""
+    """Metadata lists registered brokers only, and is empty while none is registered."""
     patch.setattr(Nodes, "shown", lambda nodes: nodes.live())
 
 

@@ -1,4 +1,4 @@
-"""Broken variants of what bounds a broker's memory; see ``mutants``."""
+"""Mutants of memory limits in brokers; see ``mutants``."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.sim.mutants.mutants import Break
 
 
 def read_files_without_a_turn(patch: pytest.MonkeyPatch) -> None:
-    """Every subscriber reads ahead as it likes, credit or not, and keeps it while it is paused."""
+    """Every subscriber reads ahead without credit or permit, and keeps the records while it is paused."""
 
     async def begin(turn: Any, chunks: Any) -> None:
         turn._size = 0
@@ -25,12 +25,12 @@ def read_files_without_a_turn(patch: pytest.MonkeyPatch) -> None:
 
 
 def send_without_memory(patch: pytest.MonkeyPatch) -> None:
-    """Messages go to the network whether there is memory for them or not."""
+    """Messages are sent without reserved memory."""
     patch.setattr(Sending, "take_now", lambda sending, message_bytes: 0)
 
 
 def take_in_any_message(patch: pytest.MonkeyPatch) -> None:
-    """Every stream may send large messages at any time, without memory set aside for it."""
+    """Every stream may send large messages at any time, without reserved memory."""
 
     def begin(intake: Any, budget: Any) -> None:
         intake._budget, intake._standing = budget, 0
@@ -40,7 +40,7 @@ def take_in_any_message(patch: pytest.MonkeyPatch) -> None:
 
 
 def admit_after_receiving(patch: pytest.MonkeyPatch) -> None:
-    """The payload of a large frame is taken in before there is memory for the frame."""
+    """The payload of a large frame is received before memory for it is reserved."""
 
     async def admit(segment: Any, size_bytes: int) -> None:
         await admitted(segment, 0)
@@ -51,7 +51,7 @@ def admit_after_receiving(patch: pytest.MonkeyPatch) -> None:
 
 
 def let_small_takers_pass(patch: pytest.MonkeyPatch) -> None:
-    """Whoever needs little is served first, so that who needs much may wait for ever."""
+    """Small requests for memory are served first, so that large ones may wait forever."""
 
     def take_now(budget: Any, size_bytes: int) -> bool:
         if not budget._make_room(size_bytes):

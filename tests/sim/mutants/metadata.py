@@ -1,4 +1,4 @@
-"""Deliberately broken variants of what keeps the metadata as small as what is alive. See ``mutants``.
+"""Mutants of pruning, which bounds the metadata; see ``mutants``.
 
 They show with a small ``segment_retention_s`` and ``producer_retention_s``, some of them with retention.
 """
@@ -24,7 +24,7 @@ Break = Callable[[pytest.MonkeyPatch], None]
 
 
 def forget_nothing(patch: pytest.MonkeyPatch) -> None:
-    """Sealed segments and the sequences of their producers stay for ever."""
+    """Sealed segments and their producers' sequences are never pruned."""
 
     async def nothing(leader: Any, emptied: Any = None) -> bool:
         return False
@@ -34,16 +34,16 @@ def forget_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def keep_what_groups_committed(patch: pytest.MonkeyPatch) -> None:
-    """Offsets of pruned segments stay in etcd while nobody of the group is there."""
+    """Offsets of pruned segments stay in etcd while the group has no members."""
 
     async def nothing(leader: Any) -> None:
-        """Leave them."""
+        """Remove no offsets."""
 
     patch.setattr(pruner.Pruner, "_forget", nothing)
 
 
 def forget_the_fence_with_its_segment(patch: pytest.MonkeyPatch) -> None:
-    """A primary that wakes up late finds no fence in a segment that was pruned, and acknowledges."""
+    """A primary that wakes up late finds no fence in a pruned segment, and acknowledges."""
     is_fenced = MemorySegmentStore.is_fenced
 
     async def look(store: Any, topic: Any, uid: int, segment: int) -> bool:
@@ -61,7 +61,7 @@ def forget_the_fence_with_its_segment(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_segments_that_have_records(patch: pytest.MonkeyPatch) -> None:
-    """Whether there are files is not looked at."""
+    """A segment is pruned although it has files."""
     look = maintenance.Maintenance._report_emptied_segments
 
     async def blind(upkeep: Any, topic: Any, files: Any) -> None:
@@ -72,7 +72,7 @@ def forget_segments_that_have_records(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_in_any_order(patch: pytest.MonkeyPatch) -> None:
-    """A segment goes though one that came before it stays, and its readers find nothing behind it."""
+    """A segment is pruned before its predecessor, so that readers find no successor."""
 
     def prunable(topic: Any, known: Any, without_files: Any, is_old: Any, count_max: int) -> Any:
         loose = {number: replace(segment, predecessors=()) for number, segment in known.items()}
@@ -84,7 +84,7 @@ def forget_in_any_order(patch: pytest.MonkeyPatch) -> None:
 
 
 def trimmed_means_nothing_was_stored(patch: pytest.MonkeyPatch) -> None:
-    """Sequences are given up at once, and who is missing counts as one that stored nothing."""
+    """Sequences are dropped at once, and a missing producer counts as one without stored records."""
 
     def put(segment: Any) -> Any:
         return segment_put(segment if segment.is_open else replace(segment, sequences=(), sequences_complete=True))
@@ -95,7 +95,7 @@ def trimmed_means_nothing_was_stored(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_pages_of_any_moment(patch: pytest.MonkeyPatch) -> None:
-    """A later page may come from a broker that knows less than the first one told."""
+    """A later page may come from a broker with older metadata than the first page's."""
 
     async def page(first: Any, which: Any, api: Any) -> Any:
         return await api.call(DescribeTopic(first.topic.name, which, first.topic.uid))
@@ -105,7 +105,7 @@ def take_pages_of_any_moment(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_what_a_broker_does_not_know_yet_for_pruned(patch: pytest.MonkeyPatch) -> None:
-    """A client believes every description, however far the broker lags."""
+    """A client believes every description, even from a broker with stale metadata."""
 
     async def look(view: Any, which: Any) -> Any:
         uid = view._description.topic.uid if view._description is not None else 0

@@ -1,4 +1,4 @@
-"""Deliberately broken variants of the code: the simulation has to catch each of them, or it proves nothing."""
+"""Mutants of the code: the simulation has to catch each of them, or it proves nothing."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,7 +25,7 @@ Break = Callable[[pytest.MonkeyPatch], None]
 
 
 def accept_old_epochs(patch: pytest.MonkeyPatch) -> None:
-    """No fencing: a follower goes on following after it was asked to stop."""
+    """A follower accepts frames of old epochs after it was fenced."""
 
     def fence(replica: Any, epoch: int) -> int:
         end: int = replica.end
@@ -49,12 +49,12 @@ def accept_old_epochs(patch: pytest.MonkeyPatch) -> None:
 
 
 def acknowledge_before_the_follower(patch: pytest.MonkeyPatch) -> None:
-    """What is written at the primary is committed; followers catch up some time."""
+    """A primary commits written records that its followers do not have yet."""
     patch.setattr(SegmentLog, "replicated", property(lambda log: log.end))
 
 
 def forget_sequences_at_the_seal(patch: pytest.MonkeyPatch) -> None:
-    """A publisher that comes to a sealed segment is told that nothing of it was stored."""
+    """A sealed segment tells a publisher that it stored none of its records."""
     sealed = publish.PublishService._sealed
 
     async def forgetful(service: Any, topic: Any, segment: Any, opening: Any, first: int) -> Any:
@@ -64,7 +64,7 @@ def forget_sequences_at_the_seal(patch: pytest.MonkeyPatch) -> None:
 
 
 def ignore_the_end_offset(patch: pytest.MonkeyPatch) -> None:
-    """What files hold beyond the end of a sealed segment counts."""
+    """Records in files beyond a sealed segment's end offset count."""
     recover = sealed_producers.recover_segment  # type: ignore[attr-defined]
 
     async def recover_all(store: Any, topic: Any, segment: Any) -> Any:
@@ -74,9 +74,9 @@ def ignore_the_end_offset(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_a_short_log(patch: pytest.MonkeyPatch) -> None:
-    """A segment ends where its follower was last told that records are committed, not where its log ends.
+    """A segment ends at its follower's last known high watermark, not at the end of the follower's log.
 
-    (The shortest whole log among the followers would do: each has all that was acknowledged.)
+    (The shortest complete log among the followers would be correct: each has all acknowledged records.)
     """
     fence = Replica.fence
 
@@ -92,7 +92,7 @@ def take_a_short_log(patch: pytest.MonkeyPatch) -> None:
 
 
 def trust_a_lease_that_ran_out(patch: pytest.MonkeyPatch) -> None:
-    """A primary commits without a look at its lease."""
+    """A primary commits without checking its lease."""
     begin = OpenSegment.__init__
 
     def trusting(segment: Any, topic: Any, metadata: Any, context: Any, *args: Any, **kwargs: Any) -> None:
@@ -102,33 +102,33 @@ def trust_a_lease_that_ran_out(patch: pytest.MonkeyPatch) -> None:
 
 
 def commit_before_write(patch: pytest.MonkeyPatch) -> None:
-    """What is in memory is committed."""
+    """A primary commits records that are only in memory."""
     patch.setattr(SegmentLog, "committable", property(lambda log: log.end))
 
 
 def commit_before_fsync(patch: pytest.MonkeyPatch) -> None:
-    """``stored`` is acknowledged like ``replicated``."""
+    """``stored`` records are acknowledged like ``replicated`` ones."""
     patch.setattr(SegmentLog, "committable", property(lambda log: log.written))
 
 
 def believe_files_while_a_replica_lives(patch: pytest.MonkeyPatch) -> None:
-    """Whatever happens to a segment, its files are taken for all there is."""
+    """A segment is always sealed from its files, even while a replica lives."""
     patch.setattr(
         sealer, "seal_candidates", lambda segment, live: SealCandidates(primary=None, followers=(), files=True)
     )
 
 
 def seal_from_files_without_fsync(patch: pytest.MonkeyPatch) -> None:
-    """What a dead writer left unsynced is counted, and may be gone later."""
+    """The seal counts unflushed records of a dead writer, which may be lost later."""
 
     async def nothing(store: Any, files: Any) -> None:
-        """Believe the page cache."""
+        """Trust the page cache."""
 
     patch.setattr(SimStore, "sync_files", nothing)
 
 
 def do_not_look_for_the_fence(patch: pytest.MonkeyPatch) -> None:
-    """A primary without a lease goes on though others believe its files."""
+    """A primary without a lease continues although its segment is fenced."""
 
     async def never(store: Any, topic: Any, uid: int, segment: int) -> bool:
         return False
@@ -137,16 +137,16 @@ def do_not_look_for_the_fence(patch: pytest.MonkeyPatch) -> None:
 
 
 def lead_at_once(patch: pytest.MonkeyPatch) -> None:
-    """A new leader believes files though a primary may not know yet that etcd has lost its lease."""
+    """A new leader trusts files while a primary may not know yet that etcd has lost its lease."""
 
     async def at_once(session: Any) -> None:
-        """Wait for nobody's lease."""
+        """Skip the wait for old leases."""
 
     patch.setattr(Session, "outlive_others", at_once)
 
 
 def forget_what_is_not_fsynced(patch: pytest.MonkeyPatch) -> None:
-    """A follower keeps nothing that is committed, though only the page cache of the primary has it."""
+    """A follower drops committed records that only the primary's page cache has."""
     on_progress = Replica.on_progress
     patch.setattr(
         Replica,
@@ -156,7 +156,7 @@ def forget_what_is_not_fsynced(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_a_slot_at_a_split(patch: pytest.MonkeyPatch) -> None:
-    """The upper one of two successors begins a slot too late."""
+    """The upper successor of a split begins one slot too late."""
     succeed = transition_runner.succeed
 
     def with_a_hole(*args: Any, **kwargs: Any) -> Any:
@@ -170,7 +170,7 @@ def forget_a_slot_at_a_split(patch: pytest.MonkeyPatch) -> None:
 
 
 def merge_where_the_shorter_one_ends(patch: pytest.MonkeyPatch) -> None:
-    """The successor of two goes on at the end of one of them, though the other got further."""
+    """The successor of a merge begins at the end of the shorter predecessor."""
     succeed = transition_runner.succeed
 
     def short(topic: Any, predecessors: Any, **kwargs: Any) -> Any:
@@ -184,7 +184,7 @@ def merge_where_the_shorter_one_ends(patch: pytest.MonkeyPatch) -> None:
 
 
 def drop_the_last_frame_of_a_table(patch: pytest.MonkeyPatch) -> None:
-    """A table ends a frame before its name says."""
+    """A table ends one frame before its name says."""
     add = convert._Run.add
     waiting: dict[Any, Any] = {}
 
@@ -197,7 +197,7 @@ def drop_the_last_frame_of_a_table(patch: pytest.MonkeyPatch) -> None:
 
 
 def convert_beyond_the_end(patch: pytest.MonkeyPatch) -> None:
-    """Tables hold whatever the log files hold."""
+    """Tables contain records beyond a segment's end."""
     convert = MemoryTableConverter.convert
 
     async def convert_all(converter: Any, topic: Any, logs: Any, end_offset: Any) -> Any:
@@ -207,7 +207,7 @@ def convert_beyond_the_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def assign_successors_early(patch: pytest.MonkeyPatch) -> None:
-    """A segment is given to a member though the group has not finished what came before it."""
+    """A group assigns a segment before it has finished the segment's predecessors."""
 
     def due(progress: Any) -> list[int]:
         return [segment for segment in sorted(progress.segments) if not progress.finished(segment)]
@@ -293,8 +293,8 @@ DATA_RULES = {
     "two owners",
     "commits",
     "left waiting",
-    "shown nobody",
+    "no broker shown",
     "gave up",
     "lost root",
 }
-"""A broken variant counts as caught by these only: not by a hang, nor by something that fails without it too."""
+"""Violations that prove a mutant caught: a hang, or a failure that also occurs without the mutant, does not count."""

@@ -1,4 +1,4 @@
-"""Broken variants of duplicate detection: who is remembered, how much of him, and what his absence means."""
+"""Mutants of duplicate detection: known producers, their remembered frames, and the meaning of a missing producer."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +16,7 @@ Break = Callable[[pytest.MonkeyPatch], None]
 
 
 def forget_producers_with_open_streams(patch: pytest.MonkeyPatch) -> None:
-    """Beyond the limit the longest idle is forgotten whoever it is, and begins at 0 when it sends again."""
+    """Beyond the limit the longest idle producer is forgotten even with an open stream, and restarts at sequence 0."""
     find_repeat, record = ProducerTable.find_repeat, ProducerTable.record
 
     def forget(table: Any, now: float, *, keep: int) -> int:
@@ -47,7 +47,7 @@ def forget_producers_with_open_streams(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_a_short_record_for_a_whole_one(patch: pytest.MonkeyPatch) -> None:
-    """The record of a sealed segment names one producer, and whoever is missing has stored nothing."""
+    """A sealed segment records one producer, and every other one counts as without stored records."""
     patch.setattr(topology, "SEALED_SEQUENCES_MAX", 1)
     progress = SealedProducers.progress
 
@@ -58,7 +58,7 @@ def take_a_short_record_for_a_whole_one(patch: pytest.MonkeyPatch) -> None:
 
 
 def remember_fewer_frames_than_may_be_in_flight(patch: pytest.MonkeyPatch) -> None:
-    """Of each producer the last frame only."""
+    """A segment remembers only the last frame of each producer."""
     of = ProducerLimits.of
     patch.setattr(ProducerLimits, "of", classmethod(lambda cls, config: replace(of(config), frames=1)))
 

@@ -1,4 +1,4 @@
-"""Broken variants about the recovery of etcd, as ``mutants`` has them."""
+"""Mutants of recovering etcd; see ``mutants``."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tests.sim.mutants.mutants import Break
 
 
 def recover_without_journals(patch: pytest.MonkeyPatch) -> None:
-    """A recovery leaves groups as the restored etcd has them."""
+    """A recovery restores groups from etcd's backup and ignores their journals."""
 
     async def find(_store: Any) -> FoundGroups:
         return FoundGroups(values={}, journal="")
@@ -19,7 +19,7 @@ def recover_without_journals(patch: pytest.MonkeyPatch) -> None:
 
 
 def believe_the_highest_revision(patch: pytest.MonkeyPatch) -> None:
-    """Clients get the plain revisions of etcd, which a recovered one counts from 1."""
+    """Clients get plain etcd revisions, which restart at 1 in a recovered etcd."""
     patch.setattr("seaweedmq.coordination.view.REVISION_BITS", 0)
 
 

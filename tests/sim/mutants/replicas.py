@@ -1,4 +1,4 @@
-"""Deliberately broken variants: of writing replicas out, of thin segments, and of telling topics of one name apart."""
+"""Mutants of replica write-out, under-replicated segments and recreated topics."""
 
 from dataclasses import replace
 from typing import Any
@@ -28,7 +28,7 @@ from tests.sim.mutants.mutants import Break
 
 
 def two_names_for_a_replica(patch: pytest.MonkeyPatch) -> None:
-    """Two write-outs that failed, or whose caller went away, leave none to the next."""
+    """A write-out leaks its name if it fails or its caller is cancelled; two leave none for the next."""
 
     async def run(writing: Any) -> None:
         replica = writing._replica
@@ -53,7 +53,7 @@ def two_names_for_a_replica(patch: pytest.MonkeyPatch) -> None:
 
 
 def drop_replicas_when_stopped(patch: pytest.MonkeyPatch) -> None:
-    """SIGTERM forgets what a follower holds."""
+    """A follower drops its replica on SIGTERM."""
 
     async def close(service: Any, within_s: float = CLOSE_WRITE_OUT_S) -> None:
         if within_s <= CLOSE_WRITE_OUT_S:  # after a lost lease
@@ -64,12 +64,12 @@ def drop_replicas_when_stopped(patch: pytest.MonkeyPatch) -> None:
 
 
 def trust_one_page_cache(patch: pytest.MonkeyPatch) -> None:
-    """A replicated topic whose followers are missing, or were lost, acknowledges what is written."""
+    """A replicated topic without its followers acknowledges written, unflushed records."""
     patch.setattr(SegmentLog, "waits_for_fsync", property(lambda log: log.durability is Durability.STORED))
 
 
 def know_replicas_by_name(patch: pytest.MonkeyPatch) -> None:
-    """A replica of a deleted topic passes for one of the next topic of its name."""
+    """A replica of a deleted topic counts as one of a recreated topic."""
 
     def by_name(name: Any, segment: int) -> tuple[int, int]:
         return crc32(str(name).encode()), segment
@@ -98,7 +98,7 @@ def know_replicas_by_name(patch: pytest.MonkeyPatch) -> None:
 
 
 def go_on_in_the_namesake(patch: pytest.MonkeyPatch) -> None:
-    """Publishers, subscribers and members take whichever topic has the name they were opened with."""
+    """Publishers, subscribers and members continue in a recreated topic."""
 
     async def describe(cluster: Any, name: Any, which: Any = ALL, timeout_s: float | None = None, uid: int = 0) -> Any:
         return await described(cluster, name, which, timeout_s)
@@ -129,7 +129,7 @@ def go_on_in_the_namesake(patch: pytest.MonkeyPatch) -> None:
 
 
 def publish_tables_into_the_namesake(patch: pytest.MonkeyPatch) -> None:
-    """A conversion that is under way when its topic is deleted leaves its tables in the next topic of the name."""
+    """A conversion in progress when its topic is deleted publishes its tables in the recreated topic."""
     put_file = MemorySegmentStore.put_file
 
     async def put(store: Any, path: str, content: bytes, beside: Any = None) -> None:
@@ -139,7 +139,7 @@ def publish_tables_into_the_namesake(patch: pytest.MonkeyPatch) -> None:
 
 
 def seal_whoever_has_the_number(patch: pytest.MonkeyPatch) -> None:
-    """A replacement decided for a segment of a deleted topic is carried out on the next topic of the name."""
+    """A replacement decided for a segment of a deleted topic is applied to the recreated topic."""
 
     def is_open(metadata: Any, segment: Any) -> bool:
         known = metadata.view.segments.get(segment.topic, {}).get(segment.id)
@@ -149,7 +149,7 @@ def seal_whoever_has_the_number(patch: pytest.MonkeyPatch) -> None:
 
 
 def delete_whoever_has_the_name(patch: pytest.MonkeyPatch) -> None:
-    """A deletion does not say which topic it means, and one that comes late takes the next one of the name."""
+    """A deletion does not identify the topic, so that a late one deletes the recreated topic."""
 
     async def uid(admin: Any, topic: Any) -> int:
         return 0
@@ -158,10 +158,10 @@ def delete_whoever_has_the_name(patch: pytest.MonkeyPatch) -> None:
 
 
 def free_the_name_before_primaries_have_heard(patch: pytest.MonkeyPatch) -> None:
-    """The next topic of the name is there while a primary still acknowledges records to the deleted one."""
+    """A topic is recreated while a primary still acknowledges records to the deleted one."""
 
     async def wait_for_nobody(*_: Any) -> None:
-        """It is deleted at once."""
+        """Free the name at once."""
 
     patch.setattr(leader, "wait_closed", wait_for_nobody)
 

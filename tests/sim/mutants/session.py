@@ -1,4 +1,4 @@
-"""Broken variants of membership: leases, registration, placement and passing calls on. See ``mutants``."""
+"""Mutants of membership: leases, registration, placement and forwarded calls; see ``mutants``."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,8 +18,8 @@ from tests.sim.mutants.mutants import Break
 
 
 def register_without_a_lease(patch: pytest.MonkeyPatch) -> None:
-    """A broker that is stopped or drained says so under its old id, also when its lease has ended; nobody notices that
-    such a registration has no lease."""
+    """A stopped or drained broker registers under its old id after its lease has ended, and such a registration without
+    a lease is never reaped."""
 
     async def update(session: Any, info: Any) -> None:
         await session._store.transact([], [Put(broker_key(info.id), broker_to_json(info), session.lease)])
@@ -45,7 +45,7 @@ def _leased(entry: Any) -> Any:
 
 
 def count_leases_by_a_clock_that_stops(patch: pytest.MonkeyPatch) -> None:
-    """The time for which a machine is suspended does not count."""
+    """A lease's clock stops while its machine is suspended."""
     made: Callable[..., None] = Session.__init__
 
     def init(session: Any, *args: Any, **more: Any) -> None:
@@ -56,7 +56,7 @@ def count_leases_by_a_clock_that_stops(patch: pytest.MonkeyPatch) -> None:
 
 
 def leave_a_surplus_segment_unserved(patch: pytest.MonkeyPatch) -> None:
-    """A broker at its limit does not open what it is assigned."""
+    """A broker at its limit does not open assigned segments."""
     own = OwnedSegments._own
 
     def within_the_limit(ownership: Any, topic: Any, segment: Any, incarnation: Any) -> None:
@@ -67,18 +67,19 @@ def leave_a_surplus_segment_unserved(patch: pytest.MonkeyPatch) -> None:
 
 
 def pass_calls_to_and_fro(patch: pytest.MonkeyPatch) -> None:
-    """Who was taken for the leader passes the call on to whom it takes for the leader."""
+    """A broker that is not the leader forwards a forwarded call again."""
     made: Callable[..., None] = LeaderForwarder.__init__
     patch.setattr(LeaderForwarder, "__init__", lambda forwarding, *args, **_: made(forwarding, *args))
 
 
 def give_an_address_up_too_soon(patch: pytest.MonkeyPatch) -> None:
-    """Who comes back waits for its address no longer than a lease lives that etcd counts through."""
+    """A returning broker waits for its old address only as long as a lease lives, not the longer time after an etcd
+    restart."""
     patch.setattr(session, "ADDRESS_WAIT_EXTRA_S", 0.5)
 
 
 def wait_for_what_was_never_told(patch: pytest.MonkeyPatch) -> None:
-    """A member that was given a segment in an assignment which was never sent is waited for until it lets go of it."""
+    """A group waits for a member to release a segment although it never sent the assignment."""
     say: Callable[..., Any] = MemberSession.say
 
     def say_and_forget(session: Any, message: Any) -> dict[int, int]:

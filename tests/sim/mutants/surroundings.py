@@ -1,4 +1,4 @@
-"""Broken variants about etcd, clocks and the storage as a whole, as ``mutants`` has them."""
+"""Mutants of handling etcd, clocks and the storage root; see ``mutants``."""
 
 from collections.abc import Awaitable
 from typing import Any
@@ -17,7 +17,7 @@ from tests.sim.mutants.mutants import Break
 
 
 def end_when_etcd_has_no_space_for_a_lease(patch: pytest.MonkeyPatch) -> None:
-    """A broker whose lease is lost registers again only if etcd takes it at once."""
+    """A broker that lost its lease registers again only if etcd grants one at once."""
 
     async def join(membership: Any) -> Any:
         return await membership.join()
@@ -26,7 +26,7 @@ def end_when_etcd_has_no_space_for_a_lease(patch: pytest.MonkeyPatch) -> None:
 
 
 def hand_errors_of_etcd_on(patch: pytest.MonkeyPatch) -> None:
-    """Clients get errors of etcd as if they were the broker's: OutOfRange says that records are deleted."""
+    """Clients get etcd's errors as the broker's: OutOfRange then means deleted records."""
 
     async def noted(store: Any, what: str, answering: Awaitable[Any], **_: Any) -> Any:
         return await answering
@@ -35,12 +35,12 @@ def hand_errors_of_etcd_on(patch: pytest.MonkeyPatch) -> None:
 
 
 def trust_any_folder(patch: pytest.MonkeyPatch) -> None:
-    """A broker takes any folder for the storage of its cluster."""
+    """A broker accepts any folder as its cluster's storage."""
     patch.setattr(MemorySegmentStore, "verify", lambda store: None)
 
 
 def look_after_files_while_there_is_space(patch: pytest.MonkeyPatch) -> None:
-    """Retention does nothing while the storage takes no writes."""
+    """Retention stops while the storage rejects writes."""
     commit_and_release = Maintenance._maintain
 
     async def check_first(keeper: Any, name: Any) -> None:
@@ -51,7 +51,7 @@ def look_after_files_while_there_is_space(patch: pytest.MonkeyPatch) -> None:
 
 
 def let_a_stepped_clock_delete(patch: pytest.MonkeyPatch) -> None:
-    """Retention believes wall clocks at once, without confirmation by a steady clock."""
+    """Retention trusts wall clocks at once, without confirmation by a steady clock."""
 
     def newest(watch: Any, steady_s: float, doubt_s: float) -> int:
         return int(watch._since[-1][1] + steady_s * US_PER_S)
@@ -60,7 +60,7 @@ def let_a_stepped_clock_delete(patch: pytest.MonkeyPatch) -> None:
 
 
 def judge_times_by_a_clock_that_was_just_set(patch: pytest.MonkeyPatch) -> None:
-    """A broker refuses Kafka's batches by what its wall clock shows now."""
+    """A broker checks the timestamps of Kafka batches by its current wall clock alone."""
 
     def now_us(clock: Any) -> tuple[int, int]:
         return clock._env.wall_us(), clock._env.wall_us()
@@ -69,12 +69,12 @@ def judge_times_by_a_clock_that_was_just_set(patch: pytest.MonkeyPatch) -> None:
 
 
 def date_tables_of_a_new_segment_by_their_stamps(patch: pytest.MonkeyPatch) -> None:
-    """A broker forgets that a segment which it meets for the first time did not exist at the last listing."""
+    """A broker forgets that a segment it sees for the first time did not exist at the last listing."""
     patch.setattr(SeenTables, "_before_it_was_there", lambda seen: [])
 
 
 def delete_right_after_taking_a_topic_over(patch: pytest.MonkeyPatch) -> None:
-    """A broker whose clock is confirmed believes the dates of tables that it has never seen before."""
+    """A broker with a confirmed clock trusts the dates of tables that it has never seen before."""
     patch.setattr(SeenTables, "watched_s", lambda seen, steady_s: steady_s)
 
 

@@ -1,4 +1,4 @@
-"""Blows at the moment at which they hurt most: what chance alone hits too rarely to prove anything."""
+"""Blows at the most harmful moment, which random blows hit too rarely."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 LOOK_AGAIN_S = 0.002
 MOMENT_S_MAX = 1.0
-"""How long the right moment is waited for."""
+"""Longest wait in seconds for the right moment."""
 SEALED_S_MAX = 8.0
 ANSWER_S_MAX = 0.006
-"""An acknowledgement travels this long, and most fsyncs take longer."""
+"""Travel time of an acknowledgement; most fsyncs take longer."""
 FRESH_LEASE_SHARE = 0.8
-"""What is left of a lease that was renewed just now."""
+"""Remaining share of a lease that was just renewed."""
 
 
 class Aimed:
-    """Looks into brokers to find the moment. The code under test is only read."""
+    """Blows that read brokers' state, without changing it, to find the moment."""
 
     def __init__(self, world: "World", losses: Losses) -> None:
         self._world = world
@@ -36,7 +36,7 @@ class Aimed:
         self._stored = {TopicName.parse(t.name) for t in topics if t.durability is Durability.STORED}
 
     async def lose_a_writer(self) -> None:
-        """The power goes when something of a ``stored`` topic is written and not fsynced."""
+        """Fail the power while records of a ``stored`` topic are written and not fsynced."""
         found = await self.moment(lambda segment: segment.topic in self._stored and self.has_unsynced(segment))
         if found is None:
             return
@@ -49,7 +49,8 @@ class Aimed:
         await self.start_again(lost)
 
     async def lose_a_writer_after_the_seal(self) -> None:
-        """What a dead writer left unsynced is counted by whoever seals from its files; then its machine goes, too."""
+        """Fail the power of a dead writer after its segment was sealed from its files, which may count unflushed
+        records."""
         found = await self.moment(self.has_unsynced)
         if found is None:
             return
@@ -66,7 +67,7 @@ class Aimed:
             await self.start_again([writer])
 
     async def forget_replicas(self) -> None:
-        """All replicas of a segment lose their leases, and the leader; they go on with each other and publishers."""
+        """End the leases of a segment's replicas and the leader; replicas continue with each other and publishers."""
         leader = self.leader()
         found = await self.moment(lambda segment: len(segment.replicas) > 1 and self.is_apart(segment, leader))
         replicas = self._well(found)
@@ -90,7 +91,7 @@ class Aimed:
             network.join(one, other)
 
     async def stop_while_rejoining(self) -> None:
-        """SIGTERM, for a broker that was frozen beyond its lease and has just heard that it is gone."""
+        """Send SIGTERM to a broker that was frozen beyond its lease and has just learned of its expiry."""
         world = self._world
         process = self._rng.choice(world.processes)
         broker = process.broker
@@ -106,7 +107,7 @@ class Aimed:
             process.request_stop()
 
     async def lose_all_leases(self) -> None:
-        """Etcd loses its table of leases; the replicas of a segment do not hear of it, and another broker is new."""
+        """Lose etcd's leases, without the replicas of a segment noticing, while another broker joins."""
         world = self._world
         ttl_s = world.scenario.broker.lease_ttl_s
         found = await self.moment(self._has_fresh_lease)
@@ -114,7 +115,7 @@ class Aimed:
         if self._losses.spared or not world.etcd.is_well:
             return
         others = [p for p in world.processes if p.is_well and p not in replicas]
-        self._note(f"etcd loses all leases, and {[p.name for p in replicas]} do not hear of it")
+        self._note(f"etcd loses all leases, and {[p.name for p in replicas]} do not notice")
         with self._without_etcd(replicas):
             world.etcd.lose_leases()
             for process in others:
@@ -125,7 +126,8 @@ class Aimed:
     # --- looking ----------------------------------------------------------------------------------------------------
 
     async def moment(self, is_right: Callable[[Segment], bool]) -> Segment | None:
-        """A segment for which ``is_right`` comes true soon, while all its replicas are well and nothing is spared."""
+        """Return a segment for which ``is_right`` becomes true soon, while all its replicas are well and none is
+        spared."""
         found: list[Segment] = []
 
         def look() -> bool:
@@ -152,7 +154,7 @@ class Aimed:
         return current is None or not current.is_open
 
     def _well(self, segment: Segment | None) -> list[BrokerProcess]:
-        """The processes of its replicas, the primary's first; none unless all are well."""
+        """Return the processes of its replicas, primary first, or none unless all are well."""
         if segment is None:
             return []
         replicas = self.running(segment)
@@ -186,7 +188,7 @@ class Aimed:
         return owned is not None and owned.log.end > segment.start_offset
 
     def is_apart(self, segment: Segment, leader: BrokerProcess | None) -> bool:
-        """Whether it is in use, and led by none of its replicas."""
+        """Whether it is in use and no replica of it leads."""
         return leader not in self.running(segment) and self.is_in_use(segment)
 
     def _has_fresh_lease(self, segment: Segment) -> bool:

@@ -1,4 +1,4 @@
-"""Blows at what is written and not fsynced yet, and at files that are about to be believed."""
+"""Blows at unflushed records, and at files that are about to be trusted."""
 
 import asyncio
 from collections.abc import Iterator
@@ -26,21 +26,21 @@ CREATE = frozenset({StorageOp.CREATE})
 SYNC = frozenset({StorageOp.SYNC})
 LOOK = frozenset({StorageOp.LOOK})
 UNFLUSHED_BYTES = (2 * KIB, 6 * KIB, 16 * KIB)
-"""So much is to be at stake when the power goes: parts of a block, or several."""
+"""Unflushed bytes at stake when the power fails: parts of a block, or several blocks."""
 GROW_S_MAX = 1.5
-"""How long that is waited for."""
+"""Longest wait in seconds for those bytes."""
 GO_ON_S_MAX = 0.3
-"""And how long it then goes on, for more files to begin."""
+"""Longest time in seconds to continue afterwards, so that more files begin."""
 GO_ON_UNHEARD_S = (0.0, 0.1)
 WRITE_AGAIN_S = (0.1, 1.5)
 FAR_BACK_S = (100.0, 3_600.0)
 LATE_S = (0.3, 2.0)
 UNSEEN_S = (1.0, 4.0)
-"""Beyond the lease."""
+"""Seconds beyond the lease."""
 
 
 class AimedAtFiles:
-    """As ``Aimed``, which finds the moments."""
+    """Blows at files, at moments that ``Aimed`` finds."""
 
     def __init__(self, world: "World", aimed: Aimed, losses: Losses) -> None:
         self._world = world
@@ -52,7 +52,7 @@ class AimedAtFiles:
         self._stored = {TopicName.parse(t.name) for t in topics if t.durability is Durability.STORED}
 
     async def lose_a_writer_behind_an_fsync(self) -> None:
-        """The fsync of a log file hangs while it grows, or the next one is begun; then the power goes."""
+        """Hang the fsync of a log file while it grows or the next one begins; then fail the power."""
         found = await self._aimed.moment(lambda s: s.topic in self._stored and self._is_fsynced_once(s))
         if found is not None:
             with self._troubled(Trouble(hangs=True, ops=SYNC, path=log_dir(found.topic, found.id))):
@@ -60,7 +60,7 @@ class AimedAtFiles:
             await self._aimed.start_again(lost)
 
     async def lose_a_writer_before_its_first_fsync(self) -> None:
-        """A segment that has just been opened takes records, none of which is ever fsynced; then the power goes."""
+        """Fail the power of a new segment that took records, before its first fsync."""
         topics = self._world.cluster.state.topics
         opened = [s for s in self._aimed.open_segments() if s.topic in self._stored and s.topic in topics]
         if not opened:
@@ -78,7 +78,7 @@ class AimedAtFiles:
         await self._aimed.start_again(lost)
 
     async def lose_files_that_are_believed(self) -> None:
-        """Writers die, and then their machines, while whoever seals the segment from its files has them fsynced."""
+        """Kill the writers of a segment, and fail their machines while the leader fsyncs its files to seal it."""
         found = await self._aimed.moment(lambda s: s.topic in self._stored and self._aimed.has_unsynced(s))
         if found is None:
             return
@@ -98,7 +98,7 @@ class AimedAtFiles:
         await self._aimed.start_again(lost)
 
     async def leave_a_fence_unseen(self) -> None:
-        """Etcd loses its leases, and the storage hangs whenever a primary looks whether others believe its files."""
+        """Lose etcd's leases, and hang the storage whenever a primary checks for a fence."""
         for_s = self._world.scenario.broker.lease_ttl_s + self._rng.uniform(*UNSEEN_S)
         await asyncio.gather(self._aimed.lose_all_leases(), self._hide_fences(for_s))
 
@@ -107,14 +107,14 @@ class AimedAtFiles:
             await asyncio.sleep(for_s)
 
     async def seal_behind_a_busy_primary(self) -> None:
-        """The leader seals a segment by its followers; its primary keeps its lease, its followers and its publishers,
-        and hears of it late."""
+        """Have the leader seal a segment through its followers, while its primary keeps its lease, its followers and
+        its publishers, and learns of it late."""
         leader = self._aimed.leader()
         found = await self._aimed.moment(lambda s: len(s.replicas) > 1 and self._aimed.is_apart(s, leader))
         if leader is None or found is None:
             return
         primary = self._aimed.running(found)[0]
-        self._note(f"has {found} sealed by its followers, and {primary.name} hears of it late")
+        self._note(f"has {found} sealed by its followers, and {primary.name} learns of it late")
         network, meta = self._world.network, primary.meta
         pairs = (primary.name, leader.name), (leader.name, primary.name)
         for one, other in pairs:
@@ -131,8 +131,8 @@ class AimedAtFiles:
                 network.join(one, other)
 
     async def die_behind_a_torso(self) -> None:
-        """Publishers hear nothing of what they sent, no further log file can begin, all before become tables and go,
-        and the replicas die."""
+        """Kill the replicas after all complete log files became tables and were deleted, while the next log file cannot
+        begin and publishers get no acknowledgement."""
         found = await self._aimed.moment(self._is_fsynced_once)
         if found is None:
             return
@@ -152,8 +152,8 @@ class AimedAtFiles:
         await self._aimed.start_again(dead)
 
     async def die_while_writing_again(self) -> None:
-        """Something is acknowledged and not fsynced when a write fails: it has to be written again, to another file,
-        and the replicas die meanwhile. Somebody begins to read as soon as the segment is sealed."""
+        """Fail a write after acknowledged, unflushed records, which must be rewritten to another file, and kill the
+        replicas meanwhile. A reader starts as soon as the segment is sealed."""
         found = await self._aimed.moment(self._aimed.has_unsynced_acks)
         if found is None:
             return
@@ -169,7 +169,7 @@ class AimedAtFiles:
             self._world.join_late()
 
     async def set_a_clock_far_back(self) -> None:
-        """By more than a run takes."""
+        """Set a clock back by more than a run's length."""
         machine = self._rng.choice(self._world.processes).name
         error_s = self._world.clocks.set_wrong(machine, -self._rng.uniform(*FAR_BACK_S))
         self._note(f"sets the clock of {machine} back: it is {error_s:+.1f} s off")
@@ -188,7 +188,7 @@ class AimedAtFiles:
         return sum(len(file.data) - file.synced_bytes for path, file in files if path.startswith(folder))
 
     async def _lose_once_grown(self, segment: Segment) -> list[BrokerProcess]:
-        """The machines of all replicas, or of the primary if not all may be lost."""
+        """Lose the machines of all replicas, or the primary's if not all may be lost."""
         wanted = self._rng.choice(UNFLUSHED_BYTES)
         await self._aimed.until(lambda: self._unflushed_bytes(segment) >= wanted, GROW_S_MAX)
         await asyncio.sleep(self._rng.uniform(0, GO_ON_S_MAX))

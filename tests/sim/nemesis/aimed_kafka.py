@@ -1,4 +1,4 @@
-"""Blows against coordinators and members of groups of Kafka's, when it hurts."""
+"""Blows at coordinators and members of Kafka groups, at harmful moments."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +24,7 @@ LOOKS = 3
 
 
 class AimedAtKafka:
-    """The group is that of ``World.kafka_group``."""
+    """Blows at the group of ``World.kafka_group``."""
 
     def __init__(self, world: "World", losses: Losses, brokers: BrokerNemesis, operator: Operator) -> None:
         self._world = world
@@ -35,7 +35,7 @@ class AimedAtKafka:
         self._recreating: set[asyncio.Task[None]] = set()
 
     async def trouble_coordinator(self) -> None:
-        """The broker that has the group dies, stands still, sleeps, or reaches nobody but clients; or it moves."""
+        """Kill, freeze, suspend or isolate the broker that coordinates the group, or move its segment."""
         found = self._coordinator()
         if found is None:
             return
@@ -54,15 +54,14 @@ class AimedAtKafka:
             await self._operator.move(segment)
 
     async def wake_a_coordinator(self) -> None:
-        """It stands still, or sleeps, until another one has taken its place and heard commits; and is asked as it
-        wakes."""
+        """Freeze or suspend the coordinator until another has taken over and received commits; query it as it wakes."""
         found = self._coordinator()
         if found is None:
             return
         process, segment = found
         rules = self._world.kafka_group.rules
         acked = rules.acked_commits
-        self._note(f"has {process.name} stand still, until the group of Kafka's goes on elsewhere")
+        self._note(f"has {process.name} stand still, until the Kafka group moved elsewhere")
         owner = process.freeze() if self._rng.random() < 0.5 else process.suspend()
         await self._until(lambda: rules.acked_commits > acked and self._coordinates() not in (None, segment.primary))
         if process.owner is not owner:
@@ -74,7 +73,7 @@ class AimedAtKafka:
         await asyncio.wait(looks)
 
     async def wake_a_committer(self) -> None:
-        """A member that has dealt with more than it committed stands still until there is another generation."""
+        """Freeze a member with uncommitted records until the next generation."""
         rules = self._world.kafka_group.rules
         members = [m for m in self._world.kafka_group.members if m.is_running and m.is_behind]
         if not members:
@@ -88,7 +87,7 @@ class AimedAtKafka:
         member.thaw(owner)
 
     async def recreate_behind_a_coordinator(self) -> None:
-        """A topic is recreated while the broker that has the groups of Kafka's, or those of natives, is dead."""
+        """Recreate a topic while the broker that coordinates the Kafka groups, or the native ones, is dead."""
         recreated = self._world.recreated
         if recreated is None or not recreated.is_alive.is_set():
             return
@@ -118,7 +117,7 @@ class AimedAtKafka:
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _part_from_all(self, process: BrokerProcess) -> None:
-        """From the other brokers and from etcd."""
+        """Cut it off from the other brokers and etcd."""
         for_s = self._rng.choice(PARTED_S)
         meta = process.meta
         meta.is_cut_off = True
@@ -128,7 +127,7 @@ class AimedAtKafka:
         meta.is_cut_off = False
 
     def _coordinator(self) -> tuple[BrokerProcess, Segment] | None:
-        """The broker that has the group, if it may be troubled, and the segment that it has it by."""
+        """Return the broker that coordinates the group, if it may be troubled, and the segment of the group's shard."""
         segment = self._segment()
         if segment is None:
             return None
@@ -138,7 +137,7 @@ class AimedAtKafka:
         return process, segment
 
     def _coordinates(self) -> str | None:
-        """Id of the broker that has the group, as the metadata say."""
+        """Return the id of the group's coordinator according to the metadata."""
         segment = self._segment()
         return None if segment is None else segment.primary
 

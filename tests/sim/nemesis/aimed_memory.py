@@ -1,4 +1,4 @@
-"""Blows while a topic gets its schema."""
+"""Blows during a topic's schema adoption."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 LOOK_AGAIN_S = 0.002
 MOMENT_S_MAX = 2.0
-"""How long an adoption is waited for."""
+"""Longest wait in seconds for an adoption."""
 
 
 class AimedAtAdoptions:
-    """Acts on what the metadata say at the moment."""
+    """Blows at the topics that the current metadata show as adopting."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -25,7 +25,7 @@ class AimedAtAdoptions:
         self._dialer = world.network.dialer(Owner("operator in a hurry"))
 
     async def seal_while_adopting(self) -> None:
-        """Segments are replaced while plain records wait at them for what becomes of the topic."""
+        """Replace segments while plain records wait there for the topic's schema decision."""
         end_s = self._world.loop.time() + MOMENT_S_MAX
         while not (found := self._of_undecided_topics()):  # time is virtual
             if self._world.loop.time() >= end_s:

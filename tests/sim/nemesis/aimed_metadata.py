@@ -1,4 +1,4 @@
-"""Blows at who knows less of the metadata than others, and at segments that may be forgotten."""
+"""Blows at brokers with stale metadata, and at segments that may be pruned."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ STUMBLE_S_MAX = 0.4
 
 
 class AimedAtMetadata(Aimed):
-    """Looks into brokers to find the moment."""
+    """Blows that read brokers' state to find the moment."""
 
     def __init__(self, world: "World", losses: Losses, operator: Operator) -> None:
         super().__init__(world, losses)
@@ -31,7 +31,7 @@ class AimedAtMetadata(Aimed):
         self._dialer = world.network.dialer(Owner("impatient client"))
 
     async def leave_behind(self) -> None:
-        """A broker does not hear what becomes of segments; users come to it, whose streams break again and again."""
+        """Delay a broker's metadata, while users connect to it and their streams break repeatedly."""
         world, rng = self._world, self._rng
         leader = self.leader()
         others = [p for p in world.processes if p.is_well and p is not leader]
@@ -53,7 +53,7 @@ class AimedAtMetadata(Aimed):
             behind.meta.hears.set()
 
     async def seal_twice(self) -> None:
-        """What comes after a segment with records is sealed at once: most likely it has none."""
+        """Seal the successor of a segment with records at once: most likely it is empty."""
         used = [s for s in self.open_segments() if (owned := self._owned_by(s)) and owned.log.end > s.start_offset]
         if not used:
             return
@@ -70,7 +70,7 @@ class AimedAtMetadata(Aimed):
         return self._owned(segment) if self.running(segment) else None
 
     async def lead_without_knowing(self) -> None:
-        """A broker is elected, and does not know yet that the last leader is none any more."""
+        """Have a broker elected that does not know yet that the last leader lost the lock."""
         world, rng = self._world, self._rng
         leader = self.leader()
         others = [p for p in world.processes if p.is_well and p is not leader]
@@ -88,9 +88,8 @@ class AimedAtMetadata(Aimed):
             next_one.meta.hears_metadata.set()
 
     async def stumble_out_of_leading(self) -> None:
-        """Etcd is stopped, and the leader stands still for a moment when its lease ends: it finds at once that it does
-        not surely lead any more, and that it can not write what members of groups wait for. One of these comes back in
-        any case."""
+        """Stop etcd, and freeze the leader briefly as its lease ends: at once it finds that its leadership is uncertain
+        and that it cannot write positions that members wait for. One of those members always rejoins."""
         leader, etcd = self.leader(), self._world.etcd
         incarnation = leader.broker.inspect.incarnation if leader is not None and leader.broker is not None else None
         if leader is None or not leader.is_well or incarnation is None or self._losses.spared or not etcd.is_well:
@@ -116,8 +115,8 @@ class AimedAtMetadata(Aimed):
             self._note(f"gets no status of {process.name}: {error!r}")
 
     async def forget_an_empty_segment(self) -> None:
-        """As ``forget_replicas``, of a segment without records and for long: it may be pruned before its primary is
-        back, and takes its first records from publishers that have not heard of that."""
+        """End leases as ``forget_replicas``, of a segment without records and for long: it may be pruned before its
+        primary returns and takes its first records from publishers with stale metadata."""
         leader = self.leader()
         found = await self.moment(lambda segment: len(segment.replicas) > 1 and self._is_empty_apart(segment, leader))
         replicas = self._well(found)

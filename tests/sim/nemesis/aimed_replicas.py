@@ -1,4 +1,4 @@
-"""Aimed blows at what replicas hold, at publishers that repeat, and at topics that have the name of another."""
+"""Blows at replicas, at publishers that resend frames, and at recreated topics."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 WORKS_AFTER = 0.9
 LATER_S_MAX = 0.2
 NEXT_LIFE_S_MAX = 8.0
-"""How long the next topic of a name is waited for."""
+"""Longest wait in seconds for the topic's recreation."""
 REPLACEMENTS_AT_ONCE = 8
-"""As many as the leader replaces at once of those whose primary is gone; what comes behind them waits."""
+"""Segments of dead primaries that the leader replaces at once; further ones wait."""
 
 
 class AimedAtReplicas:
-    """The code under test is only read."""
+    """Blows that read the code under test, without changing it."""
 
     def __init__(self, world: "World", aimed: Aimed, losses: Losses) -> None:
         self._world = world
@@ -34,13 +34,14 @@ class AimedAtReplicas:
         self._losses = losses
         self._rng = world.rng("aimed at replicas")
         self._is_hiding = self._is_converting = self._is_deleting = False
-        """Once in a run: only of the last life of a topic all is known, and so what is not its own."""
+        """Set once per run: full knowledge exists only of the topic's last incarnation, and so of foreign records in
+        it."""
 
     # --- followers that are missing, stopped or lost ----------------------------------------------------------------
 
     async def lose_a_primary_and_stop_the_rest(self) -> None:
-        """The machine of the leader is lost with what it had acknowledged and not fsynced, and all other brokers are
-        stopped at that moment: nobody is left to ask them for what they hold."""
+        """Lose the leader's machine with acknowledged, unflushed records, and stop all other brokers at that moment: no
+        broker is left that could recover their replicas."""
         world, aimed = self._world, self._aimed
         found = await aimed.moment(lambda s: self._is_led_by_its_primary(s) and aimed.has_unsynced_acks(s))
         if found is None or not world.disk.is_calm:
@@ -57,8 +58,8 @@ class AimedAtReplicas:
         await aimed.start_again([primary])
 
     async def lose_a_lone_replica(self) -> None:
-        """A broker dies, and when the segments that it followed go on without a follower, though their topic asks for
-        one, the machine that has them is lost."""
+        """Kill a broker; once the segments it followed continue without a follower, although their topic requires one,
+        lose the machine of their primary."""
         aimed = self._aimed
         found = await aimed.moment(lambda s: len(s.replicas) > 1 and aimed.is_in_use(s))
         if found is None:
@@ -82,7 +83,7 @@ class AimedAtReplicas:
         return is_served and self._aimed.has_unsynced(segment)
 
     async def sleep_through_the_seal(self) -> None:
-        """A machine is suspended until its segment without followers is sealed, and has no news when it wakes up."""
+        """Suspend a machine until its segment without followers is sealed, and delay its metadata after it wakes."""
         aimed = self._aimed
         found = await aimed.moment(lambda s: len(s.replicas) == 1 and aimed.is_in_use(s))
         if found is None:
@@ -97,10 +98,10 @@ class AimedAtReplicas:
         finally:
             meta.is_cut_off = False
 
-    # --- publishers that repeat -------------------------------------------------------------------------------------
+    # --- publishers that resend --------------------------------------------------------------------------------------
 
     async def deliver_late(self) -> None:
-        """What a publisher sent stands still on its way until it has opened another stream, and arrives then."""
+        """Hold a publisher's frame in transit until the publisher has opened another stream; then deliver it."""
         world = self._world
         running = {p.owner for p in world.processes}
         hasty = {p.owner for p in world.publishers if p.plan.config.delivery_timeout_s <= IMPATIENT_S}
@@ -121,11 +122,11 @@ class AimedAtReplicas:
         )
         stream.up.release()
 
-    # --- topics of one name -----------------------------------------------------------------------------------------
+    # --- recreated topics --------------------------------------------------------------------------------------------
 
     async def hear_of_both_topics_at_once(self) -> None:
-        """A follower learns of a topic's end and of the next topic of its name by one listing, and the primary dies
-        before it has sent anything."""
+        """Have a follower learn of a topic's deletion and recreation in one listing, and kill the primary before it has
+        sent a frame."""
         world, aimed, lives = self._world, self._aimed, self._world.lives
         if lives is None or self._is_hiding or lives.is_last:
             return
@@ -138,7 +139,7 @@ class AimedAtReplicas:
         if not followers or self._losses.spared:
             return
         follower = self._rng.choice(followers)
-        world.note("nemesis", f"{follower.owner.name} does not hear of the end of {lives.name}")
+        world.note("nemesis", f"{follower.owner.name} does not learn of the deletion of {lives.name}")
         meta, uid = follower.meta, self._uid(lives.topic)
         meta.is_cut_off = True
         killed: list[BrokerProcess] = []
@@ -154,7 +155,7 @@ class AimedAtReplicas:
         await aimed.start_again(killed)
 
     async def delete_late(self) -> None:
-        """The call that deletes a topic stands still on its way, and arrives when another topic has the name."""
+        """Hold the call that deletes a topic in transit until the topic is recreated."""
         world, aimed, lives = self._world, self._aimed, self._world.lives
         if lives is None or self._is_deleting or lives.is_last:
             return
@@ -168,7 +169,7 @@ class AimedAtReplicas:
             arrives.set()
 
     async def leave_a_table_behind(self) -> None:
-        """A table is about to get its name, and gets it once its topic was deleted and created again."""
+        """Hold the publishing of a table until its topic was deleted and recreated."""
         lives = self._world.lives
         if lives is None or self._is_converting or not lives.is_last_but_one:
             return
@@ -180,8 +181,8 @@ class AimedAtReplicas:
         await self._trouble_until_the_next_life(trouble, uid)
 
     async def hold_up_replacements(self) -> None:
-        """The leader is busy with the segments of a dead broker. When the turn of the last one comes, its topic was
-        deleted, and another one has its name."""
+        """Keep the leader busy with a dead broker's segments; before it handles the last one, its topic is deleted and
+        recreated."""
         aimed, lives = self._aimed, self._world.lives
         if lives is None:
             return
@@ -213,6 +214,6 @@ class AimedAtReplicas:
         return [s for s in self._aimed.open_segments() if s.topic == topic]
 
     def _uid(self, name: TopicName) -> int:
-        """0: there is no such topic now."""
+        """Return the topic's uid, or 0 if the topic does not exist now."""
         topic = self._world.cluster.state.topics.get(name)
         return 0 if topic is None else topic.uid

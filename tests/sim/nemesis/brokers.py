@@ -1,4 +1,4 @@
-"""What befalls brokers: their processes, their machines, and the network between them."""
+"""Blows at brokers: their processes, their machines, and the network between them."""
 
 import asyncio
 import random
@@ -19,7 +19,7 @@ PARTED_S = (0.2, 1.0, 4.0)
 
 
 class BrokerNemesis:
-    """By the dice that it is given; those are spared that hold the only copy of something."""
+    """Random blows at brokers; brokers with the only copy of records are spared."""
 
     def __init__(self, world: "World", rng: random.Random, losses: Losses, etcd: EtcdNemesis) -> None:
         self._world = world
@@ -42,7 +42,7 @@ class BrokerNemesis:
             await self.kill([p for p in self._world.processes if p.is_running])
 
     async def kill(self, processes: list[BrokerProcess]) -> None:
-        """SIGKILL to all of them; each is started again after a while."""
+        """Send SIGKILL to all of them; each is restarted after a while."""
         machine = self._world.scenario.machines_fail and self._rng.random() < 0.5
         for process in processes:
             process.kill(machine=machine)
@@ -54,14 +54,14 @@ class BrokerNemesis:
                 process.start()
 
     async def stop_broker(self) -> None:
-        """SIGTERM, also to whoever holds the only copy of something: in good order nothing is lost, if the storage
-        takes it."""
+        """Send SIGTERM, even to a broker with the only copy of records: a clean stop loses nothing, if the storage
+        accepts writes."""
         running = [p for p in self._world.processes if p.is_running]
         if running and self._world.disk.is_calm:
             self._rng.choice(running).request_stop()
 
     async def stop_while_starting(self) -> None:
-        """SIGTERM to a broker that is just about to join."""
+        """Send SIGTERM to a broker that is about to join."""
         process = self._losses.some_broker(self._rng)
         if process is None:
             return
@@ -78,13 +78,13 @@ class BrokerNemesis:
             await self.hold(process, process.freeze())
 
     async def suspend_machine(self) -> None:
-        """It sleeps for a while, beyond its lease perhaps, and its monotonic clock does not tell."""
+        """Suspend a machine, perhaps beyond its lease; its monotonic clock does not advance."""
         process = self._losses.some_broker(self._rng)
         if process is not None and not process.is_frozen:
             await self.hold(process, process.suspend())
 
     async def hold(self, process: BrokerProcess, owner: Owner) -> None:
-        """Nothing is heard of it for a short or a long time."""
+        """Keep a frozen process frozen for a short or a long time, then thaw it."""
         pause_s = self._rng.choice((0.2, 1.0, 4.0))
         await asyncio.sleep(min(pause_s, KEEPALIVE_TIMEOUT_S))
         if pause_s > KEEPALIVE_TIMEOUT_S and process.owner is owner:
@@ -93,7 +93,7 @@ class BrokerNemesis:
         process.thaw(owner)
 
     async def rolling_restart(self) -> None:
-        """One broker after another is asked to stop; its supervisor starts it again."""
+        """Stop one broker after another; its supervisor restarts it."""
         for process in self._world.processes:
             if process.is_running and not process.is_frozen and process.name not in self._losses.spared:
                 process.request_stop()
@@ -101,7 +101,7 @@ class BrokerNemesis:
                 await asyncio.sleep(1.0)
 
     async def lose_a_machine(self) -> None:
-        """What a broker wrote and did not fsync is gone with it, while the last blows still hurt."""
+        """Lose a broker's unflushed writes with its machine, while the last blows are still in effect."""
         covered = [p for p in self._world.processes if p.is_running and self._losses.is_covered(p)]
         if not covered:
             return
@@ -114,7 +114,7 @@ class BrokerNemesis:
     # --- the network between them -------------------------------------------------------------------------------------
 
     async def part_brokers(self) -> None:
-        """Two brokers hear nothing of each other, or only one of them does."""
+        """Cut the network between two brokers, in one direction or both."""
         machines = [p.name for p in self._world.processes]
         if len(machines) < 2:
             return
@@ -122,7 +122,7 @@ class BrokerNemesis:
         await self.part(one, other, both=self._rng.random() < 0.5, for_s=self._rng.choice(PARTED_S))
 
     async def drain_behind_the_leaders_back(self) -> None:
-        """The leader has to move segments whose primaries it can not talk to, though their followers can."""
+        """Have the leader move segments whose primaries it cannot reach, although their followers can."""
         leader = self.leader()
         spared = self._losses.spared
         others = [p for p in self._world.processes if p.is_well and p is not leader and p.name not in spared]
@@ -133,8 +133,8 @@ class BrokerNemesis:
         await self.part(leader.name, primary.name, both=True, for_s=self._rng.choice(PARTED_S))
 
     async def seal_behind_the_primarys_back(self) -> None:
-        """The leader has to seal a segment whose primary it can not talk to, and the primary is the last to learn of
-        it: all that stops it is that its followers were fenced."""
+        """Have the leader seal a segment whose primary it cannot reach. The primary learns of it last: only its fenced
+        followers stop it."""
         leader = self.leader()
         chosen = [s for s in self._open_segments() if self._can_be_sealed_unseen(s, leader)]
         if leader is None or not chosen:
@@ -165,7 +165,7 @@ class BrokerNemesis:
         return bool(owned) and owned.log.end > segment.start_offset
 
     async def part(self, one: str, other: str, *, both: bool, for_s: float) -> None:
-        """One does not hear the other, for a while."""
+        """Lose packets from one machine to the other for a while."""
         self._note(f"cuts {one} {'and' if both else '->'} {other}")
         network = self._world.network
         network.cut(one, other)
@@ -177,7 +177,7 @@ class BrokerNemesis:
             network.join(other, one)
 
     def leader(self) -> BrokerProcess | None:
-        """The broker that holds the leader's lock."""
+        """Return the broker that holds the leader's lock."""
         lock = self._world.etcd.server.get(keys.LEADER)
         return None if lock is None else self._process_of(lock.value.decode())
 

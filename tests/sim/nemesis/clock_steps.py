@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 LEAST_S, MOST_S = 2.0, 40 * 86_400.0
 WRONG_S = (0.5, 6.0)
 STAYS_SHARE = 0.2
-"""Share of the steps that are taken back only when everything is healed."""
+"""Share of the steps that last until everything is healed."""
 WRONG_BETWEEN_LOOKS_S = (0.3, 1.5)
-"""So short that most brokers never see it: they look at the clock of the storage every second or two."""
+"""Seconds of a step that most brokers miss: they read the clock of the storage every second or two."""
 
 
 class ClockSteps:
-    """Sets clocks wrong for a while, and right again."""
+    """Blows that set clocks wrong for a while and correct them."""
 
     def __init__(self, world: "World", operator: Operator, brokers: BrokerNemesis, losses: Losses) -> None:
         self._world = world
@@ -36,7 +36,7 @@ class ClockSteps:
         self._rng = world.rng("clock steps")
 
     async def step_clocks(self) -> None:
-        """Some clocks step together, and step back after a while."""
+        """Step some clocks together, and back after a while."""
         rng, clocks = self._rng, self._world.clocks
         brokers = [process.name for process in self._world.processes]
         storage = [STORAGE] if clocks.has_storage else []
@@ -49,7 +49,7 @@ class ClockSteps:
         self._step(machines, -step_s)
 
     async def step_between_two_seals(self) -> None:
-        """A partition changes hands twice, and clocks step in between, while its producers repeat what was lost."""
+        """Move a partition twice and step clocks in between, while its producers resend lost batches."""
         rng = self._rng
         segment = self._some_segment()
         if segment is None:
@@ -85,7 +85,7 @@ class ClockSteps:
         await self._brokers.kill(keepers)
 
     def heal(self) -> None:
-        """Take back every step."""
+        """Undo every step."""
         self._world.clocks.end_steps()
 
     def _step(self, machines: Sequence[str], by_s: float) -> None:
@@ -94,7 +94,7 @@ class ClockSteps:
         self._world.note("nemesis", f"steps the clocks of {', '.join(machines)} by {by_s:+,.0f} s")
 
     def _some_segment(self) -> Segment | None:
-        """An open segment of the first topic."""
+        """Return an open segment of the first topic."""
         opened = [segment for segment in self._segments().values() if segment.is_open]
         return self._rng.choice(opened) if opened else None
 

@@ -1,4 +1,4 @@
-"""What befalls etcd, and the way to it."""
+"""Blows at etcd and at the network to it."""
 
 import asyncio
 import random
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class EtcdNemesis:
-    """By the dice that it is given."""
+    """Random blows at etcd."""
 
     def __init__(self, world: "World", rng: random.Random, losses: Losses) -> None:
         self._world = world
@@ -36,7 +36,7 @@ class EtcdNemesis:
             self.end_outage()
 
     def end_outage(self) -> None:
-        """It runs, and answers."""
+        """Thaw etcd or start it, so that it answers."""
         etcd = self._world.etcd
         if etcd.server.is_frozen:
             self._note("thaws etcd")
@@ -46,7 +46,7 @@ class EtcdNemesis:
             etcd.run(etcd.server.start)
 
     async def lose_leases(self) -> None:
-        """Etcd loses its table of leases, whatever else goes on."""
+        """Lose etcd's leases, during any other blow."""
         if not self._losses.spared and self._world.etcd.is_well:
             self._note("makes etcd lose all leases")
             self._world.etcd.lose_leases()
@@ -65,7 +65,7 @@ class EtcdNemesis:
             await self.cut_off(process)
 
     async def cut_off(self, process: BrokerProcess, after_s: float = 0.0) -> None:
-        """It reaches etcd no more, for a while."""
+        """Cut a broker off from etcd for a while."""
         await asyncio.sleep(after_s)
         if process.name in self._losses.spared:
             return
@@ -81,7 +81,7 @@ class EtcdNemesis:
             await self.delay_news(process)
 
     async def delay_news(self, process: BrokerProcess) -> None:
-        """The process keeps its lease, and acts on metadata that others have left behind."""
+        """Delay the metadata of a process, which keeps its lease and acts on stale metadata."""
         self._note(f"delays what {process.owner.name} hears from etcd")
         meta = process.meta
         meta.hears.clear()

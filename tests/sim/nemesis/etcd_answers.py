@@ -1,4 +1,4 @@
-"""Blows by which etcd answers with errors: of any kind, at any call, and as an etcd out of space does."""
+"""Blows by which etcd answers with errors: of any kind, to any call, and as an etcd out of space does."""
 
 import asyncio
 from collections.abc import Iterator
@@ -25,14 +25,14 @@ class EtcdAnswers:
         self._rng = world.rng("etcd answers")
 
     async def answer_with_errors(self) -> None:
-        """One call, or every call, gets errors of one kind, at all times or now and then."""
+        """Answer one call, or every call, with errors of one kind, always or sometimes."""
         if self._losses.spared:
             return
         rng = self._rng
         answer = rng.choice(tuple(ANSWERS))
         calls = set(MetaCall)
         if answer == "invalid" and self._world.group.members:
-            calls.remove(MetaCall.TRANSACT)  # permanent there: it ends the member that committed
+            calls.remove(MetaCall.TRANSACT)  # permanent there: it ends the committing member
         errors = EtcdErrors(
             rng=rng,
             answer=answer,
@@ -45,7 +45,7 @@ class EtcdAnswers:
             await asyncio.sleep(rng.uniform(*SHORT_S))
 
     async def run_out_of_space(self) -> None:
-        """Etcd refuses puts and leases, while a broker dies or leases end."""
+        """Have etcd reject puts and leases while a broker dies or leases end."""
         if self._losses.spared:
             return
         rng = self._rng

@@ -1,4 +1,4 @@
-"""Blows by which etcd loses its data, or goes back to a backup, and an operator recovers it from the storage."""
+"""Blows by which etcd loses its data or returns to a backup, followed by a recovery from the storage."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 NEWS_KEPT_S = 5.0
-"""A backup that is older than this is older than the storage's marker: the leader raises that every 2 s.
+"""Age in seconds beyond which a backup is older than the storage's marker, which the leader raises every 2 s.
 
-Without a leader since the backup nothing raised it; what was changed last before that may be lost unnoticed.
+Without a leader since the backup the marker was not raised; the last changes before may be lost unnoticed.
 """
 RECOVERED_S_MAX = 60.0
 RETRY_S = 0.5
 WATCHED_S_MAX = 5.0
-"""The checkers follow etcd within this time."""
+"""Longest time in seconds until the checkers have followed etcd."""
 
 
 class EtcdLost:
-    """Backups of etcd, and its losses and restores."""
+    """Backups of etcd, its losses, and its restores."""
 
     def __init__(self, world: "World", losses: Losses) -> None:
         self._world = world
@@ -38,11 +38,11 @@ class EtcdLost:
         self._backups: list[tuple[float, Backup]] = []
 
     async def save_a_backup(self) -> None:
-        """``etcdctl snapshot save``."""
+        """Save a backup, as ``etcdctl snapshot save`` does."""
         self._backups.append((self._world.loop.time(), self._world.etcd.server.save()))
 
     async def lose_etcd(self) -> None:
-        """Etcd is empty, or restored from a backup; some brokers are dead then. The operator recovers it."""
+        """Empty etcd or restore a backup, with some brokers dead, and recover it."""
         world, rng = self._world, self._rng
         if self._losses.spared or not world.etcd.is_well or not world.disk.is_calm or not world.cluster.state.topics:
             return
@@ -63,7 +63,7 @@ class EtcdLost:
                 process.start()
 
     def _is_older(self, saved_s: float, backup: Backup, marker: StorageMarker) -> bool:
-        """Whether the storage knows, or has to, that a backup is not the newest state."""
+        """Whether the storage knows, or must know, that a backup is not the newest state."""
         entry = backup.entries.get(keys.CLUSTER)
         generation = -1 if entry is None else identity_from_json(entry.value).generation
         if (generation, backup.revision) < (marker.generation, marker.etcd_revision):
@@ -73,7 +73,7 @@ class EtcdLost:
         return generation == marker.generation and has_led_since and saved_s + NEWS_KEPT_S <= self._world.loop.time()
 
     async def _recover(self, owner: Owner) -> None:
-        """``seaweedmq cluster recover --apply``, until it is done."""
+        """Run ``seaweedmq cluster recover --apply`` until it succeeds."""
         world = self._world
         end_s = world.loop.time() + RECOVERED_S_MAX
         while world.loop.time() < end_s:

@@ -1,4 +1,4 @@
-"""What befalls members of groups."""
+"""Blows at members of groups."""
 
 import asyncio
 import random
@@ -14,7 +14,7 @@ OUT_S_MAX = 10.0
 
 
 class MemberNemesis:
-    """What befalls members of any group."""
+    """Blows at members of any group."""
 
     def __init__(self, members: Sequence[Place], network: Network, rng: random.Random) -> None:
         self._members = members
@@ -42,20 +42,20 @@ class MemberNemesis:
             member.thaw(owner)
 
     def heal(self) -> None:
-        """Nobody stays frozen."""
+        """Thaw all frozen members."""
         for member in self._members:
             member.thaw(member.owner)
 
 
 class GroupNemesis(MemberNemesis):
-    """What befalls members of a group of ours."""
+    """Blows at members of a native group."""
 
     def __init__(self, group: Group, network: Network, rng: random.Random) -> None:
         super().__init__(group.members, network, rng)
         self._group = group
 
     async def _one_that_reads(self) -> Member | None:
-        """Any of those that are among their records, once one is; None: none was in time."""
+        """Return a member that is processing records, or None if none does in time."""
         reading: list[Member] = []
 
         def look() -> bool:
@@ -65,7 +65,7 @@ class GroupNemesis(MemberNemesis):
         return self._rng.choice(reading) if await self._group.until(look, READING_S_MAX) else None
 
     async def freeze_until_out(self) -> None:
-        """A member stands still among its records until the group goes on without it, and wakes up soon after."""
+        """Freeze a member that is processing records until the group continues without it; thaw it soon after."""
         member = await self._one_that_reads()
         if member is None:
             return
@@ -75,7 +75,7 @@ class GroupNemesis(MemberNemesis):
         member.thaw(owner)
 
     async def cut_off_until_out(self) -> None:
-        """A member hears nothing of any broker in the midst of its records, until the group goes on without it."""
+        """Cut a member that is processing records off from all brokers until the group continues without it."""
         member = await self._one_that_reads()
         if member is None:
             return
@@ -91,7 +91,7 @@ class GroupNemesis(MemberNemesis):
             self._network.join(broker, machine)
 
     async def come_back_unheard(self) -> None:
-        """A member is away when it is given segments, and comes back as these are given to another."""
+        """Disconnect a member while it is assigned segments; it returns as these are assigned to another."""
         group = self._group
         running = [m for m in group.members if m.is_running]
         if len(running) < 2:

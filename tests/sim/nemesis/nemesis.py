@@ -1,4 +1,4 @@
-"""Everything that goes wrong, by the seed's dice. Each blow has an end; ``heal`` ends them all."""
+"""All random blows of a seed; each blow has an end, and ``heal`` ends them all."""
 
 import asyncio
 import random
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 MADE_GOOD_S_MAX = 60.0
-"""Once all is well, a segment whose primary's machine was lost is sealed within this time."""
+"""Seconds after healing by which a segment whose primary's machine was lost is sealed."""
 
 FORGET_FIRST_SHARE = 0.4
-"""So many runs begin with replicas that lose etcd: it takes seconds, and publishers are to go on meanwhile."""
+"""Share of runs that begin with replicas losing etcd: this takes seconds, and publishers must continue meanwhile."""
 
 Blow = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Nemesis:
-    """Strikes every now and then, and sometimes while the last blow still hurts."""
+    """Blows at intervals, some during the effects of the previous one."""
 
     def __init__(self, world: "World") -> None:
         self.world = world
@@ -85,7 +85,7 @@ class Nemesis:
         await self.heal()
 
     async def heal(self) -> None:
-        """End every blow and start what is down."""
+        """End every blow and start all stopped brokers."""
         for task in self._pending:
             task.cancel()
         await asyncio.gather(*self._pending, return_exceptions=True)
@@ -119,7 +119,7 @@ class Nemesis:
             raise
 
     def _blows(self) -> list[tuple[Blow, int]]:
-        """All there are, and how often each is struck among others; with 0 only where a scenario favours it."""
+        """Return all blows with their weights; weight 0 means only if a scenario favors the blow."""
         scenario = self.world.scenario
         stored = any(topic.durability is Durability.STORED for topic in scenario.topics)
         return [
@@ -201,7 +201,7 @@ class Nemesis:
         ]
 
     def _undisturbed(self) -> Collection[Blow]:
-        """Those that take seconds, and that the next blow might spoil."""
+        """Return the blows that take seconds and that the next blow might spoil."""
         return (
             self.brokers.seal_behind_the_primarys_back,
             self.aimed.lose_a_writer_after_the_seal,

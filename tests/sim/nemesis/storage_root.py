@@ -1,4 +1,4 @@
-"""Blows against the storage as a whole: its root is lost and returns, its file system fills and empties."""
+"""Blows at the storage as a whole: its root is lost and returns, its file system fills and empties."""
 
 import asyncio
 from collections.abc import Iterator
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 UNDER_WAY_S = 1.0
-"""An append that began before the root was lost is acknowledged within this time."""
+"""Seconds within which an append that began before the root was lost is acknowledged."""
 LOST_S = (2.0, 8.0)
 FULL_S = (1.0, 10.0)
 PATIENCE_S = 6.0
-"""A file that may be deleted is deleted within this time, however full the file system is."""
+"""Seconds within which a file that may be deleted is deleted, even on a full file system."""
 
 
 class StorageRoot:
-    """Takes the root away, or its space, and judges the cluster meanwhile."""
+    """Losses of the root or its space, with checks of the cluster meanwhile."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
         self._rng = world.rng("storage root")
 
     async def lose_root(self) -> None:
-        """The mount falls away and returns. Nothing is created beneath, and nothing acknowledged meanwhile."""
+        """Unmount and remount the root. Meanwhile no file is created beneath it and no record acknowledged."""
         world, disk = self._world, self._world.disk
         if not disk.is_calm:
             return
@@ -50,7 +50,7 @@ class StorageRoot:
                 self._tell("lost root", f"{path} was created in the folder beneath")
 
     async def fill(self) -> None:
-        """The file system is full for a while. Retention makes room."""
+        """Fill the file system for a while. Retention frees space."""
         world, disk = self._world, self._world.disk
         if not disk.is_calm:
             return
@@ -69,7 +69,7 @@ class StorageRoot:
             disk.capacity_bytes = None
 
     def _due(self) -> Iterator[str]:
-        """Paths of files that may be deleted by every clock."""
+        """Yield paths of files that may be deleted by every clock."""
         world, state = self._world, self._world.cluster.state
         files = listed(world.disk.store)
         for name, topic in state.topics.items():

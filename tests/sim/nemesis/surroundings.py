@@ -1,4 +1,4 @@
-"""What befalls network, clocks and storage as a whole."""
+"""Blows at the network, clocks and storage as a whole."""
 
 import asyncio
 import random
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Surroundings:
-    """They get worse for a while, by the dice that it is given."""
+    """Random, temporary deterioration of the surroundings."""
 
     def __init__(self, world: "World", rng: random.Random) -> None:
         self._world = world
@@ -32,7 +32,7 @@ class Surroundings:
         self._world.network.faults.break_share = self._world.network.faults.lost_ack_share = 0.0
 
     async def set_a_clock(self) -> None:
-        """Forward or back."""
+        """Set a clock forward or back."""
         machine = self._rng.choice(self._world.processes).name
         self._note(f"sets the clock of {machine}: it is {self._world.clocks.set_wrong(machine):+.1f} s off")
 
