@@ -100,7 +100,7 @@ async def test_what_was_appended_before_is_found_durable_or_not(testbed: Testbed
     ("refused", "kind", "sentence"),
     [
         (made(size=80 * KIB), InvalidArgument, "above the limit of 65536"),
-        (made(slots=(0, 40_000)), StaleMetadata, r"which holds \[0, 32768\)"),
+        (made(slots=(0, 40_000)), StaleMetadata, r"which has \[0, 32768\)"),
         (made(first=9), InvalidArgument, "resend from 0"),
     ],
 )

@@ -140,7 +140,7 @@ BAD_FRAMES: dict[str, tuple[bytes, type[SeaweedMQError], str]] = {
     "another producer": (frame(producer=2), ProtocolViolation, "producer 2 epoch 0 in the stream of producer 1"),
     "another producer epoch": (frame(epoch=1), ProtocolViolation, "open a stream for each"),
     "a gap": (frame(first=9), InvalidArgument, "resend from 0"),
-    "slots of another segment": (frame(slots=(0, 40_000)), StaleMetadata, "which holds \\[0, 32768\\)"),
+    "slots of another segment": (frame(slots=(0, 40_000)), StaleMetadata, "which has \\[0, 32768\\)"),
     "another schema version": (lying(flags=1 << 8), StaleMetadata, "schema version 1 sent to topic test/topic"),
     "too much": (frame(size=80 * KIB), InvalidArgument, "above the limit of 65536"),
 }

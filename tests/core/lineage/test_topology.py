@@ -98,11 +98,11 @@ def test_durability_follows_from_the_replicas_unless_it_is_chosen() -> None:
         ({"retention_s": float("inf")}, "retention of inf s"),
         ({"retention_bytes": -1}, "retention of -1 bytes"),
         ({"target_bytes_per_s": -1.0}, "target of -1 bytes/s"),
-        ({"target_records_per_s": 0.5}, "target of 0.5 records/s: give 1 or more"),
+        ({"target_records_per_s": 0.5}, "target of 0.5 records/s: set 1 or more"),
         ({"target_records_per_s": float("nan")}, "target of nan records/s"),
         ({"target_bytes_per_s": float("inf")}, "target of inf bytes/s"),
         ({"configs": (("segment.ms", "soon"),)}, "segment.ms is 'soon'"),
-        ({"configs": (("min.insync.replicas", "2"),)}, "min.insync.replicas of 2 with 1 replica:"),
+        ({"configs": (("min.insync.replicas", "2"),)}, "min.insync.replicas of 2 exceeds 1 replica"),
     ],
 )
 def test_numbers_beyond_the_limits_are_refused(settings: dict[str, float], sentence: str) -> None:
@@ -115,7 +115,7 @@ def test_settings_by_name_are_replaced_as_a_whole_or_stay() -> None:
     assert altered(topic, TopicChange()).configs == topic.configs == (("a", "1"), ("min.insync.replicas", "2"))
     assert altered(topic, TopicChange(configs=(("b", "2"),))).configs == (("b", "2"),)
     assert altered(topic, TopicChange(configs=())).configs == ()
-    with pytest.raises(InvalidArgument, match=r"min\.insync\.replicas of 3 with 2 replicas"):
+    with pytest.raises(InvalidArgument, match=r"min\.insync\.replicas of 3 exceeds 2 replicas"):
         altered(topic, TopicChange(configs=(("min.insync.replicas", "3"),)))
 
 

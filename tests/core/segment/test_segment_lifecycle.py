@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from seaweedmq.core.segment.commit_rule import CheckFence, RaiseHighWatermark
+from seaweedmq.core.segment.commit_rule import CheckFence, RaiseHighWatermark, RequestFsync, RetrySoon
 from seaweedmq.core.segment.segment_lifecycle import (
     COMMITTING,
     STAGES,
@@ -119,7 +119,9 @@ def _told(action: Action) -> str:
         Halt: "halt",
         LeaveFollowers: "leave followers",
         NotifyPublishers: "tell",
-    }.get(type(action)) or {"Sync": "sync", "ComeAgain": "come again"}[type(action).__name__]
+        RequestFsync: "sync",
+        RetrySoon: "come again",
+    }[type(action)]
 
 
 def test_while_the_lease_lives_what_is_written_is_acknowledged() -> None:
@@ -280,7 +282,7 @@ def test_a_broker_leaves_with_the_only_replica() -> None:
 def test_what_is_not_in_the_table_can_not_be() -> None:
     transcript = Transcript("b-1", "b-2")
     transcript.close()
-    with pytest.raises(AssertionError, match="shop/orders#4 is closed: seal can not be"):
+    with pytest.raises(AssertionError, match="shop/orders#4 is closed: seal cannot happen"):
         transcript.lifecycle.seal()
 
 

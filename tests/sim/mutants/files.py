@@ -75,7 +75,7 @@ def trust_the_clock_of_the_broker(patch: pytest.MonkeyPatch) -> None:
 
 def look_again_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
     """A clock that is set back stops file maintenance until it reaches the old time again."""
-    begin, commit_and_release = maintenance.Maintenance.__init__, maintenance.Maintenance._maintain
+    begin, maintain = maintenance.Maintenance.__init__, maintenance.Maintenance._maintain
 
     def is_there_again(keeper: Any) -> bool:
         now_us = keeper._clock._env.wall_us()
@@ -85,7 +85,7 @@ def look_again_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
 
     async def wait_for_the_clock(keeper: Any, name: Any) -> None:
         if is_there_again(keeper):
-            await commit_and_release(keeper, name)
+            await maintain(keeper, name)
 
     def begin_with_conversion(keeper: Any, **parts: Any) -> None:
         begin(keeper, **parts)

@@ -41,11 +41,11 @@ def trust_any_folder(patch: pytest.MonkeyPatch) -> None:
 
 def look_after_files_while_there_is_space(patch: pytest.MonkeyPatch) -> None:
     """Retention stops while the storage rejects writes."""
-    commit_and_release = Maintenance._maintain
+    maintain = Maintenance._maintain
 
     async def check_first(keeper: Any, name: Any) -> None:
         await keeper._store.check()
-        await commit_and_release(keeper, name)
+        await maintain(keeper, name)
 
     patch.setattr(Maintenance, "_maintain", check_first)
 

@@ -70,7 +70,7 @@ class GroupNemesis(MemberNemesis):
         if member is None:
             return
         owner = member.freeze()
-        await self._group.until(lambda: self._group.has_in_flight(owner.name), OUT_S_MAX)
+        await self._group.until(lambda: self._group.is_removed(owner.name), OUT_S_MAX)
         await asyncio.sleep(self._rng.choice((0.0, 0.1, 0.5)))
         member.thaw(owner)
 
@@ -84,7 +84,7 @@ class GroupNemesis(MemberNemesis):
         for broker in brokers:
             self._network.cut(machine, broker)
             self._network.cut(broker, machine)
-        await self._group.until(lambda: self._group.has_in_flight(owner.name), OUT_S_MAX)
+        await self._group.until(lambda: self._group.is_removed(owner.name), OUT_S_MAX)
         await asyncio.sleep(self._rng.uniform(0, KEEPALIVE_TIMEOUT_S))
         for broker in brokers:
             self._network.join(machine, broker)

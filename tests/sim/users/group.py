@@ -221,7 +221,7 @@ class Group:
                         )
                     )
 
-    def has_in_flight(self, life: str) -> bool:
+    def is_removed(self, life: str) -> bool:
         """Whether the group has removed that incarnation of a member."""
         return life in self._out
 
