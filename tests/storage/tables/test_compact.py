@@ -196,7 +196,7 @@ def test_a_table_that_expired_while_it_was_merged_does_not_come_back(orders: Top
     merge = TableMerge(tables=tuple(made))
     aside = merge_tables(orders.root, orders.topic, merge)
     (orders.root / made[0].path).unlink()
-    with pytest.raises(Unavailable, match=r"00000000000000000020\.parquet is gone: retention removed it"):
+    with pytest.raises(Unavailable, match=r"00000000000000000020\.parquet was removed meanwhile, by retention"):
         publish_merge(orders.root, merge, aside)
     assert ranges(orders) == [(20, 40), (40, 60)]
     assert not (orders.root / aside).exists()
