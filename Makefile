@@ -48,7 +48,7 @@ java:
 		exit 1; fi
 
 demo: java setup  ## the main job on real input: 336,776 flights through a local cluster, and back with Spark
-	@$(BIN)/python -m seaweedmq.cli.demo
+	@$(BIN)/python -m benchmarks.demo
 
 test: java setup  ## the whole test suite, real components included
 	@status=0; $(TEST) -m "not measures" || status=$$?; $(TEST_ALONE) || status=$$?; exit $$status
@@ -65,12 +65,13 @@ test-deep: java setup  ## property tests of files, readers and crowds of clients
 test-clients: setup  ## Kafka clients that pip does not bring, where Maven, npm or Go are there (some 200 MB the first time)
 	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(CLIENTS)
 
-check: setup  ## format, lint, types, import layers, stubs; no tests
+check: setup  ## format, lint, types, import layers, stubs, language; no tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy seaweedmq benchmarks
 	$(BIN)/lint-imports
 	$(BIN)/python -m seaweedmq.rpc.generate --check
+	$(BIN)/python -m tests.language
 
 format: setup  ## rewrite the sources as `make check` wants them
 	$(BIN)/ruff format .

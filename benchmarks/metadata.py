@@ -17,7 +17,6 @@ from seaweedmq.codec.state import keys
 from seaweedmq.codec.state.documents import lineage_document, lineage_line
 from seaweedmq.codec.state.metadata import segment_to_json, topic_to_json
 from seaweedmq.coordination.description import describe
-from seaweedmq.coordination.memory import MemoryMetaServer, MemoryMetaStore
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.lineage.pruning import is_older, trimmable
 from seaweedmq.core.lineage.topology import SegmentEnd, new_topic, succeed
@@ -26,6 +25,7 @@ from seaweedmq.model.segment import ProducerSequence
 from seaweedmq.model.topic import TopicName, TopicSpec
 from seaweedmq.ports import Put
 from seaweedmq.rpc.messages.types import write_description
+from tests.doubles.memory_meta import MemoryMetaServer, MemoryMetaStore
 
 NAME = TopicName("bench", "history")
 SHORT, LONG = 100, 10_000

@@ -342,7 +342,7 @@ class Broker:
         try:
             await reporting(self.api.call, suspicions)
         except SeaweedMQError as error:
-            log.info("suspicion dropped: %s: %s", suspicions.suspect or "nobody", error)
+            log.info("suspicion dropped: %s: %s", suspicions.suspect or "no broker", error)
 
     async def _report_emptied(self, emptied: ReportEmptied) -> None:
         await self.api.call(emptied)

@@ -1,7 +1,7 @@
-"""``manifest.json``, ``progress.json`` and ``done.json`` of a staged batch. Bytes <-> values.
+"""Conversion of ``manifest.json``, ``progress.json`` and ``done.json`` of a staged batch.
 
-Each ends with a checksum of what comes before it: on a file system that can not publish a file by its name, a half
-written one must not pass for a whole one.
+Each ends with a checksum of the bytes before it. On a file system that cannot publish a file by its name, a partly
+written file must not pass for a whole one.
 """
 
 import json
@@ -26,11 +26,11 @@ T = TypeVar("T")
 
 _VERSION = 1
 _MARK = b"\n#"
-"""Between the JSON, which is one line, and its checksum."""
+"""Separator between the JSON, which is one line, and its checksum."""
 
 
 def manifest_to_bytes(manifest: Manifest) -> bytes:
-    """``manifest.json``."""
+    """Return ``manifest.json``."""
     return _to_bytes(
         topic_uid=manifest.topic_uid,
         batch=manifest.batch,
@@ -43,7 +43,12 @@ def manifest_to_bytes(manifest: Manifest) -> bytes:
 
 
 def manifest_from_bytes(data: bytes, path: str) -> Manifest:
-    """Raises Corrupt, naming ``path``; Unsupported: of a later version."""
+    """Return the manifest of ``manifest.json``.
+
+    Raises:
+        Corrupt: If it is damaged; the message names ``path``.
+        Unsupported: If a later version wrote it.
+    """
 
     def read(fields: Mapping[str, Any]) -> Manifest:
         return Manifest(
@@ -60,7 +65,7 @@ def manifest_from_bytes(data: bytes, path: str) -> Manifest:
 
 
 def progress_to_bytes(progress: BatchProgress) -> bytes:
-    """``progress.json``."""
+    """Return ``progress.json``."""
     return _to_bytes(
         places=[_place(place) for place in progress.places],
         finished=[[segment, end.kept, list(end.successors)] for segment, end in progress.finished.items()],
@@ -69,7 +74,12 @@ def progress_to_bytes(progress: BatchProgress) -> bytes:
 
 
 def progress_from_bytes(data: bytes, path: str) -> BatchProgress:
-    """Raises Corrupt, naming ``path``; Unsupported: of a later version."""
+    """Return the progress of ``progress.json``.
+
+    Raises:
+        Corrupt: If it is damaged; the message names ``path``.
+        Unsupported: If a later version wrote it.
+    """
 
     def read(fields: Mapping[str, Any]) -> BatchProgress:
         return BatchProgress(
@@ -88,13 +98,18 @@ def progress_from_bytes(data: bytes, path: str) -> BatchProgress:
 
 
 def done_to_bytes(done: CompletedBatch) -> bytes:
-    """``done.json``."""
+    """Return ``done.json``."""
     noted = {"checkpoint": done.checkpoint} if done.checkpoint else {}
     return _to_bytes(batch=done.batch, ranges=[_range(slots) for slots in done.ranges], **noted)
 
 
 def done_from_bytes(data: bytes, path: str) -> CompletedBatch:
-    """Raises Corrupt, naming ``path``; Unsupported: of a later version."""
+    """Return the completed batch of ``done.json``.
+
+    Raises:
+        Corrupt: If it is damaged; the message names ``path``.
+        Unsupported: If a later version wrote it.
+    """
 
     def read(fields: Mapping[str, Any]) -> CompletedBatch:
         return CompletedBatch(
@@ -114,14 +129,14 @@ def _to_bytes(**fields: Any) -> bytes:
 def _from_bytes(data: bytes, path: str, read: Callable[[Mapping[str, Any]], T]) -> T:
     text, mark, checksum = data.partition(_MARK)
     if not mark or checksum.strip() != xxh3_64_hexdigest(text).encode():
-        raise Corrupt(f"{path} is damaged, or was never written to its end: restore it, or remove the folder it is in")
+        raise Corrupt(f"{path} is damaged or partly written: restore it, or remove its folder")
     fields = json.loads(text)
     if fields["v"] != _VERSION:
         raise Unsupported(f"{path} has version {fields['v']}, this build reads {_VERSION}: upgrade seaweedmq here")
     try:
         return read(fields)
     except (KeyError, TypeError, ValueError, InvalidArgument) as error:
-        raise Corrupt(f"{path} is not what this build writes ({error!r}): remove the folder it is in") from error
+        raise Corrupt(f"{path} has an unknown format ({error!r}): remove its folder") from error
 
 
 def _range(slots: KeyRange) -> list[int]:
@@ -144,11 +159,11 @@ def _place_of(value: Any) -> StagedSegment:
 
 def _number(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"{value!r} is no number from 0")
+        raise ValueError(f"{value!r} is not a number from 0")
     return value
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or "/" in value:
-        raise ValueError(f"{value!r} is no name")
+        raise ValueError(f"{value!r} is not a name")
     return value

@@ -1,4 +1,4 @@
-"""``host:port`` as users type it."""
+"""Addresses as users type them: ``host:port``."""
 
 from typing import NamedTuple
 
@@ -6,12 +6,12 @@ from seaweedmq.errors import InvalidArgument
 
 DEFAULT_HOST = "127.0.0.1"
 WILDCARD_HOSTS = frozenset({"0.0.0.0", "::"})
-"""What listens everywhere, and is dialled nowhere."""
+"""Hosts that listen on every interface and that no client can dial."""
 _PORT_MAX = 65_535
 
 
 class Address(NamedTuple):
-    """A host (IPv6 without brackets) and a port; as text, ``host:port`` with the brackets."""
+    """A host (IPv6 without brackets) and a port; the text form is ``host:port`` with brackets around IPv6."""
 
     host: str
     port: int
@@ -21,10 +21,10 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """Read ``host:port``, ``[v6]:port``, ``:port`` or ``port``; without a host it is 127.0.0.1.
+    """Parse ``host:port``, ``[v6]:port``, ``:port`` or ``port``; the default host is 127.0.0.1.
 
     Raises:
-        InvalidArgument: it is none of these.
+        InvalidArgument: If the text has none of these forms, or the port is above 65,535.
     """
     host, _, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")

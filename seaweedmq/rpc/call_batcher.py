@@ -1,8 +1,8 @@
-"""Unary calls to one broker that are made at about the same time travel as one.
+"""Batching of unary calls to one broker: calls made at about the same time travel as one.
 
-A call costs both sides some 0.4 ms of Python, whatever it says, and the death of a broker concerns a thousand segments
-at once. One that is slow holds up no other: what is not done when the patience ends is asked for again, with more. So
-only calls travel so that may be made again: all between brokers are.
+Any call costs both sides some 0.4 ms of Python, and the loss of a broker causes calls for a thousand segments at once.
+A slow call delays no other: a call that is not done when the patience ends is repeated with more patience. So only
+repeatable calls are batched. All calls between brokers are repeatable.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from seaweedmq.rpc.unary import Unary
 from seaweedmq.rpc.v1 import types_pb2
 
 GATHER_S: Final = 0.001
-"""How long the first call waits for others."""
+"""Seconds for which the first call of a batch waits for others."""
 PARTS_MAX: Final = 256
 PATIENCE_S: Final = 0.1
-"""How long the first attempt waits for all to be done; each further one waits for longer."""
+"""Seconds for which the first attempt waits until all calls are done; each further attempt waits longer."""
 PATIENCE_GROWTH: Final = 4
 PATIENCE_S_MAX: Final = 10.0
 
@@ -31,11 +31,11 @@ class _Part:
     method: Unary[Any, Any]
     request: bytes
     outcome: "asyncio.Future[bytes | None]"
-    """The reply; None: not done yet."""
+    """Reply; None if the call is not done yet."""
 
 
 class CallBatcher:
-    """The calls to one broker."""
+    """A batcher of the calls to one broker."""
 
     def __init__(
         self,
@@ -43,20 +43,22 @@ class CallBatcher:
         together: Callable[[bytes, float], Awaitable[bytes]],
         address: str,
     ) -> None:
-        """
+        """Create a batcher; nothing is sent yet.
+
         Args:
-            alone: makes one call, with its deadline in seconds.
-            together: makes the call ``CallBatcher``, with the same.
+            alone: Makes one call, with its deadline in seconds.
+            together: Makes the call ``Together``, with its deadline in seconds.
+            address: Address of the broker, for error messages.
         """
         self._alone = alone
         self._together = together
         self._address = address
         self._gathering: dict[float, list[_Part]] = {}
-        """By patience."""
+        """Calls of the next batch, by patience in seconds."""
         self._sending: set[asyncio.Task[None]] = set()
 
     async def call(self, method: Unary[Any, Any], request: bytes, timeout_s: float) -> bytes:
-        """Make a call. Raises what it raises if it is made alone."""
+        """Make a call and return its reply, with the same errors as a call made alone."""
         patience_s = PATIENCE_S
         try:
             async with asyncio.timeout(timeout_s):
@@ -67,11 +69,12 @@ class CallBatcher:
                     patience_s = min(patience_s * PATIENCE_GROWTH, PATIENCE_S_MAX)
         except TimeoutError:
             raise DeadlineExceeded(
-                f"{method.name} at broker {self._address} was not done in {timeout_s} s: it may still happen; retry"
+                f"{method.name} at broker {self._address} timed out after {timeout_s} s "
+                "and may still take effect: retry"
             ) from None
 
     async def close(self) -> None:
-        """Once the connection is closed, which ends what is under way."""
+        """Wait for pending calls; the connection must be closed, which ends them."""
         if self._sending:
             await asyncio.wait(set(self._sending))
 
@@ -95,7 +98,7 @@ class CallBatcher:
             task.add_done_callback(self._sending.discard)
 
     async def _call(self, parts: list[_Part], patience_s: float) -> None:
-        timeout_s = 2 * PATIENCE_S_MAX  # the callers have deadlines of their own
+        timeout_s = 2 * PATIENCE_S_MAX  # callers have their own deadlines
         try:
             if len(parts) == 1:
                 outcomes: list[bytes | SeaweedMQError | None] = [
@@ -107,7 +110,7 @@ class CallBatcher:
             outcomes = [fresh(error) for _ in parts]
         for part, outcome in zip(parts, outcomes, strict=True):
             if part.outcome.done():
-                continue  # its caller has gone
+                continue  # its caller has timed out
             if isinstance(outcome, SeaweedMQError):
                 part.outcome.set_exception(outcome)
             else:
@@ -124,7 +127,7 @@ def _encoded(parts: list[_Part], patience_s: float) -> bytes:
 def _outcomes(data: bytes, count: int) -> list[bytes | SeaweedMQError | None]:
     reply = types.parse(types_pb2.TogetherReply, data)
     if len(reply.parts) != count:
-        raise InvalidArgument(f"{count} calls were answered with {len(reply.parts)} replies: upgrade the broker")
+        raise InvalidArgument(f"{len(reply.parts)} replies received for {count} calls: upgrade the broker")
     return [_outcome(part) for part in reply.parts]
 
 
@@ -141,14 +144,24 @@ def _outcome(part: types_pb2.TogetherReply.Part) -> bytes | SeaweedMQError | Non
 async def answer(
     data: bytes, methods: Callable[[str], Unary[Any, Any] | None], call: Callable[[Call[Any]], Awaitable[Any]]
 ) -> bytes:
-    """The broker's side of ``CallBatcher``: carry all parts out at the same time.
+    """Serve the call ``Together`` on the broker: execute all parts concurrently.
+
+    Args:
+        data: Encoded request.
+        methods: Returns the method of a name, or None if it is unknown.
+        call: Executes one call.
+
+    Returns:
+        The encoded reply, once all parts are done or the request's patience ends.
 
     Raises:
-        InvalidArgument: too many parts.
+        InvalidArgument: If there are more than 256 parts.
     """
     request = types.parse(types_pb2.TogetherRequest, data)
     if len(request.parts) > PARTS_MAX:
-        raise InvalidArgument(f"{len(request.parts)} calls at once: at most {PARTS_MAX} travel together")
+        raise InvalidArgument(
+            f"{len(request.parts)} calls in one request, the limit is {PARTS_MAX}: send several requests"
+        )
     tasks = [
         asyncio.create_task(_answer_one(methods(part.method), part, call), name=part.method) for part in request.parts
     ]

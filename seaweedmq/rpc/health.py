@@ -1,15 +1,15 @@
-"""The health that a broker reports by gRPC's health service, for those who start brokers."""
+"""Client of gRPC's health service, for programs that start brokers."""
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 
 async def is_serving(address: str, timeout_s: float) -> bool:
-    """Return whether the broker at an address reports that it serves; False also if it does not answer in time.
+    """Return whether the broker at an address reports that it serves; False if it does not reply in time.
 
     Args:
-        address: ``host:port``.
-        timeout_s: of the call, connecting included.
+        address: Address of the broker, ``host:port``.
+        timeout_s: Deadline of the call in seconds, including the connection.
     """
     async with grpc.aio.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
         try:

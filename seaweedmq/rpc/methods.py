@@ -1,4 +1,4 @@
-"""The one table of unary calls: each kind of call, and how it travels."""
+"""Table of all unary calls: the type of each call and its encoding."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,4 +12,4 @@ METHODS: Final[Mapping[type[Call[Any]], Unary[Any, Any]]] = {
 }
 
 TOGETHER: Final[frozenset[type[Call[Any]]]] = frozenset({DescribeTopic, *(method.call for method in cluster.CALLS)})
-"""Calls that travel with others of their service: see ``rpc.together``. Each may be made twice."""
+"""Repeatable calls that travel together with others of their service: see ``rpc.call_batcher``."""

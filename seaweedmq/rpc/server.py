@@ -1,4 +1,4 @@
-"""A ``BrokerApi`` on a port: handlers only translate; what to do is the api's."""
+"""gRPC server of a ``BrokerApi``; its handlers only translate."""
 
 import asyncio
 import errno
@@ -52,34 +52,40 @@ R = TypeVar("R")
 Context = grpc.aio.ServicerContext[Any, Any]
 
 UNARY_CALLS_MAX: Final = 1_000
-"""Calls served at one time beside the streams."""
+"""Limit of concurrent calls beyond the streams."""
 
 _log = logging.getLogger(__name__)
 
 
 class StreamMemory(Protocol):
-    """The memory that streams take."""
+    """A source of memory for streams."""
 
     def ahead(self) -> AbstractContextManager[int]:
-        """Around the life of a stream of many conversations: how many bytes may be sent ahead on it."""
+        """Reserve memory for the life of a stream of channels; the value is the bytes that clients may send ahead."""
 
     def lent(self) -> AbstractAsyncContextManager[None]:
-        """Around the life of one stream. May wait for some time; raises ResourceExhausted."""
+        """Reserve memory for the life of one stream, and wait for it for a limited time.
+
+        Raises:
+            ResourceExhausted: If no memory is free in time.
+        """
 
 
 class Readiness(Protocol):
-    """Whether the broker serves at present."""
+    """A broker's readiness to serve."""
 
     @property
-    def is_ready(self) -> bool: ...
+    def is_ready(self) -> bool:
+        """Whether the broker serves at present."""
+        ...
 
     @property
     def changed(self) -> Signal:
-        """Fires when ``is_ready`` may have changed."""
+        """Signal that fires when ``is_ready`` may have changed."""
 
 
 class RpcServer:
-    """A running server. ``serve`` makes it."""
+    """A running server, created by ``serve``."""
 
     def __init__(self, server: grpc.aio.Server, handlers: "_Handlers", probe: "_Probe", address: Address) -> None:
         self._server = server
@@ -89,16 +95,16 @@ class RpcServer:
 
     @property
     def port(self) -> int:
-        """The port it listens on; the one the system chose if 0 was asked for."""
+        """Port that the server listens on; chosen by the system if ``listen`` has port 0."""
         return self._address.port
 
     @property
     def address(self) -> str:
-        """``host:port`` it listens on."""
+        """Address that the server listens on, ``host:port``."""
         return str(self._address)
 
     async def stop(self, grace_s: float) -> None:
-        """Refuse new calls, give open ones this long to end, cancel the rest and free the port. May be called again."""
+        """Reject new calls, cancel open ones after ``grace_s`` and free the port. A second call has no effect."""
         await self._probe.stop()
         self._handlers.wind_down()
         await self._server.stop(grace_s)
@@ -116,12 +122,16 @@ async def serve(
     """Serve ``api`` at ``listen`` (``host:port``; without a host 127.0.0.1, with port 0 any free one).
 
     Args:
-        memory: where the memory of every stream comes from.
-        readiness: of the broker, which the health service reports; without it the broker is always ready.
+        api: Broker to serve.
+        listen: Address to listen on.
+        config: Settings of the broker; limits of connections and streams.
+        memory: Source of the memory of every stream; None: streams reserve none.
+        readiness: Readiness that the health service reports; None: the broker is always ready.
+        protocol_version: Only version of the protocol that the server accepts.
 
     Raises:
-        InvalidArgument: ``listen`` is no address of this machine, or may not be used.
-        AlreadyExists: the port is in use.
+        InvalidArgument: If ``listen`` is not an address of this machine, or the process may not use it.
+        AlreadyExists: If the port is in use.
     """
     address = parse_address(listen)
     await _check_free(address)
@@ -144,7 +154,7 @@ async def serve(
 
 
 class _Probe:
-    """The health service: all services are ready while the broker is."""
+    """The health service, which reports the broker's readiness for every service."""
 
     def __init__(self, readiness: Readiness | None) -> None:
         self.servicer = health.aio.HealthServicer()
@@ -152,7 +162,7 @@ class _Probe:
         self._following: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Report the present state, and every later one until :meth:`stop`."""
+        """Report the current readiness, and every change until :meth:`stop`."""
         if self._readiness is None:
             await self._report(is_ready=True)
             return
@@ -160,7 +170,7 @@ class _Probe:
         self._following = asyncio.create_task(self._follow(self._readiness), name="health")
 
     async def stop(self) -> None:
-        """Report that nothing is served, from now on; a second call has no effect."""
+        """Report from now on that the server does not serve; a second call has no effect."""
         if self._following is not None:
             self._following.cancel()
             await asyncio.wait({self._following})
@@ -182,7 +192,10 @@ class _Probe:
 
 
 class _Handlers:
-    """One coroutine a call. Requests are pulled only as the api asks for them, so flow control reaches the client."""
+    """The handlers of all calls, one coroutine per call.
+
+    They pull requests only as fast as the api takes them, so that flow control reaches the client.
+    """
 
     def __init__(self, api: BrokerApi, streams_max: int, memory: StreamMemory | None, protocol_version: int) -> None:
         self._api = api
@@ -260,7 +273,7 @@ class _Handlers:
             async with self._translated(name, context), admission(), closing(answer(requests)) as replies:
                 async for reply in replies:
                     await context.write(reply)
-                    del reply  # a paused stream holds nothing
+                    del reply  # a paused stream holds no reply
 
         return handle
 
@@ -293,7 +306,7 @@ class _Handlers:
         return grpc.stream_stream_rpc_method_handler(handle)
 
     def wind_down(self) -> None:
-        """End the streams that carry nothing, and others as soon as they do not."""
+        """End each stream of channels as soon as it has no open channel."""
         for server in self._channel_servers:
             server.wind_down()
 
@@ -319,7 +332,10 @@ class _Handlers:
 
     @asynccontextmanager
     async def _admitted(self) -> AsyncIterator[None]:
-        """As ``_counted``, with memory. Streams between brokers wait for none: those who wait may wait for them."""
+        """Count a stream and reserve its memory.
+
+        Streams between brokers reserve none: waiting streams may depend on them.
+        """
         async with self._counted(), AsyncExitStack() as held:
             if self._memory:
                 try:
@@ -331,24 +347,24 @@ class _Handlers:
 
     @asynccontextmanager
     async def _translated(self, method: str, context: Context) -> AsyncIterator[None]:
-        """End the call with the status of what the block raises. A call that is over already is nobody's error."""
+        """End the call with the status of the block's error; ignore errors of a call that is over."""
         try:
             self._check_protocol(method, context)
             yield
         except SeaweedMQError as error:
             await context.abort(*status.to_status(error))
-        except Exception as error:  # logged, and told to the client under its name
+        except Exception as error:  # logged, and reported to the client with its failure number
             if _is_over(error):
                 _log.debug("%s from %s ended: %s", method, context.peer(), error)
                 raise asyncio.CancelledError from error
             await context.abort(*status.to_status(self._told(method, context, error)))
 
     def _told(self, method: str, context: Context, error: Exception) -> SeaweedMQError:
-        """What the client is told of an error. One that is none of ours is logged under a name."""
+        """Return the error to report to the client; log an internal one under a failure number."""
         if isinstance(error, SeaweedMQError):
             return error
         name = f"{os.getpid()}-{next(self._failures)}"
-        _log.error("failure %s in %s from %s", name, method, context.peer(), exc_info=error)
+        _log.error("call failed: failure %s in %s from %s", name, method, context.peer(), exc_info=error)
         return SeaweedMQError(
             f"{method} failed inside the broker ({type(error).__name__}): see failure {name} in its log"
         )
@@ -365,7 +381,7 @@ class _Handlers:
 
 
 def _is_over(error: Exception) -> bool:
-    """Whether gRPC says that a call is read or written whose client is gone, or whose server has stopped."""
+    """Whether a gRPC error means that the call is over: the client is unreachable, or the server has stopped."""
     return isinstance(error, grpc.aio.BaseError) and not isinstance(error, grpc.aio.UsageError)
 
 
@@ -374,14 +390,19 @@ def _is_forwarded(context: Context) -> bool:
 
 
 async def _check_free(address: Address) -> None:
-    """Try the port with a plain socket: gRPC says neither why it can not bind, nor that it could bind only in part."""
+    """Bind the port with a plain socket: gRPC reports neither the cause of a failure nor a partial bind.
+
+    Raises:
+        InvalidArgument: If the process cannot bind the address.
+        AlreadyExists: If the port is in use.
+    """
     try:
         found = await asyncio.get_running_loop().getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except OSError as error:
         raise InvalidArgument(
-            f"can not listen on {address}: {error.strerror}; name an address of this machine"
+            f"cannot listen on {address}, {error.strerror}: name an address of this machine"
         ) from error
     failures: list[OSError] = []
     for family, kind, protocol, _, target in found:
@@ -395,11 +416,11 @@ async def _check_free(address: Address) -> None:
         raise _taken(address)
     if len(failures) == len(found):
         raise InvalidArgument(
-            f"can not listen on {address}: {failures[0].strerror}; use an address of this machine, a port above 1023"
+            f"cannot listen on {address}, {failures[0].strerror}: use an address of this machine and a port above 1023"
         )
 
 
 def _taken(address: Address) -> AlreadyExists:
     return AlreadyExists(
-        f"port {address.port} at {address.host} is in use: stop what listens there, or listen on another port"
+        f"port {address.port} at {address.host} is in use: stop its listener, or listen on another port"
     )

@@ -1,4 +1,4 @@
-"""A unary call, described once for both sides: how its request and its reply travel, and how long it may take."""
+"""Description of a unary call for both sides: the encodings of its request and reply, and its deadline."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unary(Generic[Q, R]):
-    """One method: a call ``Q`` that is answered with an ``R``; on the wire both are protobuf messages."""
+    """A method that takes a call ``Q`` and returns an ``R``; on the wire both are protobuf messages."""
 
     call: type[Q]
     service: str
@@ -28,30 +28,46 @@ class Unary(Generic[Q, R]):
     write_reply: Callable[[R], Message]
     read_reply: Callable[[Any], R]
     timeout_s: float | None = None
-    """Deadline of a call that may take longer than others."""
+    """Deadline in seconds of a slow call; None: the dialer's."""
 
     @property
     def path(self) -> str:
-        """As in the HTTP/2 header."""
+        """Path of the method in the HTTP/2 header."""
         return f"/{self.service}/{self.name}"
 
     def encode_request(self, value: Q) -> bytes:
-        """Raises InvalidArgument if a number is out of the protocol's range."""
+        """Encode a call.
+
+        Raises:
+            InvalidArgument: If a number is out of the protocol's range.
+        """
         try:
             return self.write_request(value).SerializeToString()
         except ValueError as error:
-            raise InvalidArgument(f"{self.name} refused before it was sent: {error}; correct the value") from error
+            raise InvalidArgument(f"{self.name} was not sent, {error}: correct the value") from error
 
     def decode_request(self, data: bytes) -> Q:
-        """Raises InvalidArgument or Unsupported if the bytes are no such request."""
+        """Decode a call.
+
+        Raises:
+            InvalidArgument: If the bytes are not such a request.
+            Unsupported: If the request needs a newer protocol.
+        """
         return self.read_request(types.parse(self.request, data))
 
     def encode_reply(self, value: R) -> bytes:
+        """Encode a reply."""
         return self.write_reply(value).SerializeToString()
 
     def decode_reply(self, data: bytes) -> R:
+        """Decode a reply.
+
+        Raises:
+            InvalidArgument: If the bytes are not such a reply.
+            Unsupported: If the reply needs a newer protocol.
+        """
         return self.read_reply(types.parse(self.reply, data))
 
 
 def nothing(_: Message) -> None:
-    """Reads a reply that says no more than that it was done."""
+    """Decode an empty reply."""

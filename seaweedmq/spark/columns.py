@@ -1,9 +1,9 @@
-"""The columns Spark sees, and how each is made from what the files hold.
+"""Columns of a topic in Spark, and their conversion from file contents.
 
-``topic, segment, offset, timestamp, key, value, headers``; in a topic with partitions ``partition`` follows the
-segment. A topic with a schema has its own columns in place of ``value``. Where one of those has the name of one of
-ours, ours is called as in the Parquet files (``_timestamp``): names that begin with ``_`` are never a user's. Letter
-case does not tell names apart, as in Spark.
+The columns are ``topic, segment, offset, timestamp, key, value, headers``; in a topic with partitions, ``partition``
+follows ``segment``. A topic with a schema has its own columns in place of ``value``. If one of those has a built-in
+column's name, the built-in column keeps its name in the Parquet files (``_timestamp``): users' names never begin with
+``_``. Names are case-insensitive, as in Spark.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -45,11 +45,11 @@ _LEADING = (
     ("key", KEY, pa.binary(), True),
 )
 _PARTITION = ("partition", PARTITION, pa.int32(), False)
-"""In tables a column, in logs one number a frame."""
+"""Partition column: stored per row in tables, and as one number per frame in log files."""
 _VALUE = ("value", "_value", pa.binary(), True)
 _HEADERS = ("headers", "_headers", PLAIN_SCHEMA.field("_headers").type, True)
 _COMPUTED = frozenset({TOPIC, SEGMENT, OFFSET})
-"""Known from the file's name: never read."""
+"""Columns known from the file's name, which are never read."""
 
 _t = pa.types
 _WIDER: tuple[tuple[Callable[[pa.DataType], bool], DataType], ...] = (
@@ -67,23 +67,25 @@ class Column:
     """One column of the result."""
 
     name: str
-    """As Spark calls it."""
+    """Name in Spark."""
     source: str
-    """As the files call it."""
+    """Name in the files."""
     kind: DataType
     nullable: bool
     stored: pa.DataType
-    """As frames have it."""
+    """Arrow type in frames."""
 
 
 def columns_of(
     topic: Topic, chosen: Sequence[str] | None = None, *, include_headers: bool = True
 ) -> tuple[Column, ...]:
-    """The columns of a topic, all or those chosen, in the order chosen; ``include_headers`` is about all.
+    """Return a topic's columns: all, or the chosen ones in the chosen order.
+
+    ``include_headers`` applies only if ``chosen`` is None.
 
     Raises:
-        InvalidArgument: a chosen column does not exist; the message names those that do.
-        Unsupported: a column of the topic's schema has a type that Spark lacks.
+        InvalidArgument: If a chosen column does not exist; the message names those that do.
+        Unsupported: If a column of the topic's schema has a type that Spark lacks.
     """
     schema = None if topic.schema is None else schema_from_bytes(topic.schema)
     own = {} if schema is None else {field.name.casefold(): field for field in schema}
@@ -108,30 +110,37 @@ def columns_of(
 
 
 def spark_schema(columns: Sequence[Column]) -> StructType:
-    """What ``DataSource.schema`` returns."""
+    """Return the schema that ``DataSource.schema`` reports."""
     return StructType([StructField(c.name, c.kind, c.nullable) for c in columns])
 
 
 class Assembler:
-    """Makes batches exactly as Spark wants them: it compares the Arrow schema and converts nothing."""
+    """Builder of record batches in exactly the Arrow schema that Spark expects.
+
+    Spark compares the Arrow schema and converts nothing.
+    """
 
     def __init__(self, topic: str, columns: Sequence[Column]) -> None:
         self._topic = topic
         self._columns = columns
         self._schema = to_arrow_schema(spark_schema(columns), timezone="UTC")
         self._constants: dict[tuple[str, int], pa.Array] = {}
-        """Topic and segment of the last length asked for: most batches of a read have the same."""
+        """Constant columns, topic and segment, of the last requested length, which most batches of a read share."""
         self.sources = tuple(c.source for c in columns if c.source not in _COMPUTED)
         """Columns to read from the files."""
 
     def batch(
         self, segment: int, first_offset: int, count: int, read: Mapping[str, pa.Array], mask: pa.Array | None = None
     ) -> pa.RecordBatch:
-        """The records of offsets ``[first_offset, first_offset + count)``, only those where ``mask`` is true if given.
+        """Return the records of offsets ``[first_offset, first_offset + count)``.
 
         Args:
-            read: :attr:`sources` as stored, each of length ``count``. What plain records lack, in a topic that has a
-                schema all the same, is null.
+            segment: Id of the segment.
+            first_offset: Offset of the first row.
+            count: Number of rows.
+            read: :attr:`sources` as stored, each of length ``count``. A column is null if it is absent, as in plain
+                records of a topic with a schema.
+            mask: Rows to keep; None keeps all.
         """
         arrays = []
         for column, field in zip(self._columns, self._schema, strict=True):
@@ -146,7 +155,7 @@ class Assembler:
                 if array is None:
                     array = pa.nulls(count, field.type)
                 elif array.type != field.type:
-                    array = array.cast(field.type, safe=False)  # widens, or cuts nanoseconds as Spark itself does
+                    array = array.cast(field.type, safe=False)  # widens, or truncates nanoseconds as Spark does
             arrays.append(array)
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         return batch if mask is None else batch.filter(mask)

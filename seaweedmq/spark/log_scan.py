@@ -1,4 +1,4 @@
-"""Reading log files of a segment: frames are verified, small ones put together, large ones cut."""
+"""Reader of a segment's log files, which verifies frames, joins small ones and splits large ones."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,7 +21,7 @@ from seaweedmq.storage.store.file_handles import open_input
 
 
 class LogScan:
-    """One pass over one log file. ``position`` moves with what is yielded; a torn tail ends the pass."""
+    """One pass over one log file; a torn tail ends the pass."""
 
     def __init__(self, root: Path, topic: Topic, timestamps: Interval, assembler: Assembler) -> None:
         self._root = root
@@ -31,13 +31,13 @@ class LogScan:
         self._assembler = assembler
 
     def scan(self, file: SegmentFile, start: int, end: int | None) -> Iterator[Scanned]:
-        """Records of offsets ``[start, end)`` that the file holds from ``start`` on without gap.
+        """Yield the records of offsets ``[start, end)`` that the file holds from ``start`` without a gap.
 
-        The last item may have no batch: records up to its ``next_offset`` exist, but not in the time asked for.
+        The last item may have no batch: records up to its ``next_offset`` exist, but outside the requested time.
 
         Raises:
-            NotFound: the file was deleted.
-            Corrupt: damage that is not a torn tail; the message names file and position.
+            NotFound: If the file was deleted.
+            Corrupt: If the file is damaged otherwise than by a torn tail; the message names file and position.
         """
         waiting: list[pa.RecordBatch] = []
         waiting_bytes = 0
@@ -76,7 +76,7 @@ class LogScan:
             while (wanted := scanner.wants()) is not None:
                 position, length = wanted
                 source.seek(position)
-                # What was appended after the listing is not part of the snapshot.
+                # Data appended after the listing is not part of the snapshot.
                 run = scanner.feed(source.read(max(0, min(length, file.size_bytes - position))))
                 for found in run.frames:
                     if end is not None and found.frame.header.base_offset >= end:
@@ -91,11 +91,11 @@ class LogScan:
             raise Corrupt(f"{where} is damaged: {e}") from e
         missing = [s for s in self._assembler.sources if s not in batch.schema.names and s != PARTITION]
         if missing and schema is self._schema:
-            raise Corrupt(f"{where} has no column {missing[0]!r}: it is not of this topic")
+            raise Corrupt(f"{where} has no column {missing[0]!r}: it belongs to another topic")
         return batch if PARTITION not in self._assembler.sources else _with_partition(batch, frame.header.slot_min)
 
 
 def _with_partition(batch: pa.RecordBatch, partition: int) -> pa.RecordBatch:
-    """A frame of a topic with partitions is of one."""
+    """Add the partition column: a frame of a topic with partitions holds records of one partition."""
     column = pa.array(np.full(batch.num_rows, partition, np.int32))
     return batch.append_column(pa.field(PARTITION, column.type), column)

@@ -1,8 +1,8 @@
-"""``read``: the snapshot is planned here, and Spark's own Parquet reader reads the tables of it.
+"""Implementation of ``read``: plans the snapshot, whose tables Spark's own Parquet reader reads.
 
-What tables hold costs no Python at all, so that it is as fast as plain Parquet. The data source reads the rest: what
-only logs have, or only brokers. Tables are read by the name under which they are kept for a while, whatever becomes of
-them meanwhile (``codec.paths``).
+Tables cost no Python at all, so they are as fast as plain Parquet. The data source reads the rest: records that only
+log files or only brokers have. Spark reads a table by its retained link, which outlives the table's replacement
+(``codec.paths``).
 """
 
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType, TimestampType
 
 from seaweedmq.codec.paths import kept_path
@@ -38,10 +38,10 @@ from seaweedmq.storage.tables.opener import open_table
 logger = logging.getLogger(__name__)
 
 REPLANS_MAX = 3
-"""Files may be converted, compacted or retained while they are looked at."""
+"""Maximum number of plans: files may be converted, compacted or removed during planning."""
 _THREADS = 8
 _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-"""More paths than that are listed by a Spark job of that many tasks: 6.5 s instead of 0.6 s for a thousand."""
+"""Number of paths above which Spark lists them in a job of that many tasks: 6.5 s instead of 0.6 s for 1,000."""
 _PLACE = {SEGMENT: IntegerType(), OFFSET: LongType(), TIMESTAMP: TimestampType()}
 _OF_THE_TAIL = frozenset(
     {
@@ -50,11 +50,11 @@ _OF_THE_TAIL = frozenset(
     }
 )
 _PARQUET_OPTIONS = {
-    "__globPaths__": "false",  # a storage may be called whatever it likes
-    "recursiveFileLookup": "true",  # and its folders are no partitions
-    "datetimeRebaseMode": "CORRECTED",  # dates before 1582 are as they were written
+    "__globPaths__": "false",  # the path of a storage may contain glob characters
+    "recursiveFileLookup": "true",  # folders of a storage are not partitions
+    "datetimeRebaseMode": "CORRECTED",  # dates before 1582 as they were written
     "mergeSchema": "false",
-    "ignoreMissingFiles": "false",  # whatever the session says: rows that are lost are told
+    "ignoreMissingFiles": "false",  # lost rows are an error, despite the session's setting
     "ignoreCorruptFiles": "false",
     "parquet.page.verify-checksum.enabled": "true",
 }
@@ -62,24 +62,30 @@ _PARQUET_OPTIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativePlan:
-    """What is read how."""
+    """The division of a read between Spark's Parquet reader and the data source."""
 
     whole: tuple[SegmentFile, ...]
     clipped: tuple[SnapshotPiece, ...]
-    """Stretches of tables."""
+    """Parts of tables."""
     ranges: dict[int, list[tuple[int, int]]]
-    """By segment, the offsets that the data source reads."""
+    """Offset ranges that the data source reads, by segment."""
 
 
 def read_native(spark: SparkSession, given: dict[str, str]) -> DataFrame:
-    """The DataFrame for checked and complete options of a batch read.
+    """Return the DataFrame for checked and complete options of a batch read.
 
     Raises:
-        InvalidArgument, NotFound, Unsupported, OutOfRange, Corrupt, StorageFailed, Unavailable: each says what to do.
+        InvalidArgument: If an option breaks its rule, or the storage does not exist.
+        NotFound: If no such topic exists.
+        Unsupported: If a column has a type that Spark lacks.
+        OutOfRange: If requested offsets were removed or do not exist.
+        Corrupt: If a file is damaged.
+        StorageFailed: If a file cannot be read.
+        Unavailable: If no broker answers.
     """
     options = parse_options(given)
     if options.window.ranges is not None:
-        raise InvalidArgument(f"option {RANGES!r} is not for users: give startingOffsets and endingOffsets")
+        raise InvalidArgument(f"option {RANGES!r} is internal: give startingOffsets and endingOffsets")
     found = find(options.place, ends=True)
     columns = chosen_columns(found.snapshot.topic, options.shown)
     why = why_not_native(options, columns)
@@ -96,28 +102,29 @@ def read_native(spark: SparkSession, given: dict[str, str]) -> DataFrame:
 
 
 def why_not_native(options: SparkOptions, columns: Sequence[Column]) -> str | None:
-    """The reason why the data source has to read everything; None: there is none."""
+    """Return why the data source has to read everything; None if it need not."""
     if options.place.storage is None:
-        return "without the option 'storage' no file can be read"
+        return "the option 'storage' is missing, so no file can be read"
     if options.min_partitions is not None or options.records_max is not None:
-        return "minPartitions and maxRecordsPerPartition share out records, Spark's own reader shares out bytes"
+        return "minPartitions and maxRecordsPerPartition divide by records, Spark's own reader divides by bytes"
     for column in columns:
         foreign = foreign_part(column.stored)
         if foreign is not None:
-            return f"Spark reads {foreign} of column {column.name!r} otherwise, or not at all"
+            return f"Spark reads {foreign} of column {column.name!r} differently, or not at all"
     return None
 
 
 def plan_native(found: TopicSource, options: SparkOptions, *, with_tables: bool = True) -> NativePlan:
-    """Which tables are read whole, which in part, and what is left for the data source. Looks into the logs' headers
-    and every table's footer, which is verified.
+    """Divide a read into whole tables, parts of tables, and ranges for the data source.
 
-    Args:
-        with_tables: whether Spark may read tables; else the data source does.
+    Reads the headers in log files, and reads and verifies the footer of every table. Without
+    ``with_tables``, the data source reads the tables as well.
 
     Raises:
-        NotFound: a file is gone since the listing.
-        OutOfRange, Corrupt, StorageFailed: as ``pieces.plan_ranges`` and ``opener.open_table``.
+        NotFound: If a listed file was deleted.
+        OutOfRange: If requested offsets were removed, as in ``scan_ranges.plan_ranges``.
+        Corrupt: If a file is damaged.
+        StorageFailed: If a file cannot be read.
     """
     root, topic = found.root, found.snapshot.topic
     window = window_of(found, options, options.window)
@@ -144,7 +151,7 @@ def plan_native(found: TopicSource, options: SparkOptions, *, with_tables: bool 
 
 
 def plan_over(found: TopicSource, options: SparkOptions, *, with_tables: bool = True) -> NativePlan:
-    """As :func:`plan_native`, over again where files went since they were listed."""
+    """Run :func:`plan_native`, again if files were deleted after they were listed."""
     for attempt in range(REPLANS_MAX):
         try:
             return plan_native(found, options, with_tables=with_tables)
@@ -152,7 +159,7 @@ def plan_over(found: TopicSource, options: SparkOptions, *, with_tables: bool = 
             if attempt == REPLANS_MAX - 1:
                 raise
             again = find(replace(options.place, bootstrap=None), ends=False)
-            low = again.snapshot.topic.low_watermarks  # it may explain what went
+            low = again.snapshot.topic.low_watermarks  # it may explain why files were deleted
             topic = replace(found.snapshot.topic, low_watermarks=low)
             snapshot = replace(found.snapshot, topic=topic, files=again.snapshot.files, removed=again.snapshot.removed)
             found = replace(found, snapshot=snapshot)
@@ -170,7 +177,7 @@ def _end_of(root: Path | None, topic: Topic, piece: ScanRange, *, is_committed: 
 
 
 def _add(parts: list[tuple[int, int]], start: int, end: int) -> None:
-    """Pieces of one segment come in order: neighbours are one stretch."""
+    """Append a range, joined to the last one if they touch: ranges of one segment come in order."""
     if parts and parts[-1][1] == start:
         start = parts.pop()[0]
     parts.append((start, end))
@@ -179,7 +186,7 @@ def _add(parts: list[tuple[int, int]], start: int, end: int) -> None:
 def _is_wanted(root: Path | None, topic: Topic, file: SegmentFile, timestamps: Interval) -> bool:
     if root is None:
         raise AssertionError(f"{file.path} was listed, and there is no storage")
-    # By the name that Spark is going to read: the other one may be gone since the listing.
+    # By the link that Spark is going to read: the table itself may be deleted since the listing.
     lasting = replace(file, path=str(_lasting(root, file).relative_to(root)))
     with closing(open_input(root, lasting)) as source, open_table(source, file, topic) as table:
         if not timestamps.is_bounded:
@@ -188,14 +195,14 @@ def _is_wanted(root: Path | None, topic: Topic, file: SegmentFile, timestamps: I
 
 
 def _tail_options(given: dict[str, str], plan: NativePlan) -> dict[str, str]:
-    """Those that say where and what; which offsets was found out."""
+    """Return the options that locate the topic and choose columns, with the planned offset ranges."""
     return {n: v for n, v in given.items() if n in _OF_THE_TAIL} | {RANGES: json.dumps(plan.ranges)}
 
 
 def _tables(
     spark: SparkSession, found: TopicSource, plan: NativePlan, columns: Sequence[Column], timestamps: Interval
 ) -> Iterator[DataFrame]:
-    """Frames of the tables, with the columns of the result."""
+    """Yield the DataFrames of the tables, with the columns of the result."""
     kinds = {c.source: c.kind for c in columns} | _PLACE
     needed = [c.source for c in columns if c.source != TOPIC]
     if timestamps.is_bounded:
@@ -229,8 +236,10 @@ def _quoted(name: str) -> str:
 
 
 def groups_of(pieces: Sequence[SnapshotPiece]) -> list[list[SnapshotPiece]]:
-    """Pieces that may be read together, by one filter on segment and offset: none has a table that holds what another
-    one of the group is to give."""
+    """Group pieces that may be read together, by one filter on segment and offset.
+
+    In a group, no table holds offsets that another piece of the group is to supply.
+    """
     groups: list[list[SnapshotPiece]] = []
     for piece in pieces:
         group = next((g for g in groups if not any(_meet(piece, other) or _meet(other, piece) for other in g)), None)
@@ -255,7 +264,7 @@ def _in_time(timestamps: Interval) -> Iterator[Expression]:
 
 
 def _lasting(root: Path | None, file: SegmentFile) -> Path:
-    """The name under which a table stays for those who have begun with it, if it has one."""
+    """Return the retained link of a table if it has one, otherwise the table."""
     if root is None:
         raise AssertionError(f"{file.path} was listed, and there is no storage")
     kept = root / kept_path(file.path)
@@ -264,7 +273,7 @@ def _lasting(root: Path | None, file: SegmentFile) -> Path:
 
 @contextmanager
 def _listed_at_once(spark: SparkSession, paths: int) -> Iterator[None]:
-    """Have Spark list so many paths in the driver."""
+    """Make Spark list this many paths in the driver."""
     now: str | None = spark.conf.get(_LISTING_THRESHOLD)
     if now is not None and int(now) >= paths:
         yield

@@ -1,7 +1,7 @@
-"""From a snapshot to Spark partitions: prune, cut large tables at row groups, put small files together.
+"""Spark partitions of a snapshot: prunes files, splits large tables at row groups, and groups small files.
 
-Runs once a query, in the driver. File names alone decide about offsets; the footer of a table is read only if it is
-large enough to cut or if timestamps are asked for. No data is read.
+Runs once per query, in the driver, and reads no records. File names alone decide about offsets. The footer of a table
+is read only if the table is large enough to split or if timestamps are requested.
 """
 
 import os
@@ -26,14 +26,14 @@ from seaweedmq.storage.snapshot import TopicSnapshot
 
 PARTITION_BYTES_MAX = 64 * MIB
 PARTITION_BYTES_MIN = 4 * MIB
-"""A partition costs tens of milliseconds whatever its size."""
+"""Minimum size of a partition: each costs tens of milliseconds, regardless of its size."""
 FILE_COST_BYTES = 256 * KIB
-"""What opening a file costs, in bytes that could be read meanwhile."""
+"""Cost of opening a file, as bytes that could be read meanwhile."""
 _FOOTER_THREADS = 8
 
 
 class Partition(InputPartition):  # type: ignore[misc]  # pyspark is not typed here
-    """What one task reads, in order."""
+    """The scan ranges that one task reads, in order."""
 
     def __init__(self, pieces: tuple[ScanRange, ...]) -> None:
         super().__init__(None)
@@ -42,12 +42,12 @@ class Partition(InputPartition):  # type: ignore[misc]  # pyspark is not typed h
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sharing:
-    """How the user wants the records shared out."""
+    """The division of records into partitions that the user requested."""
 
     partitions_min: int | None = None
-    """Wanted, as far as there are so many records."""
+    """Minimum number of partitions, if there are as many records."""
     records_max: int | None = None
-    """In a partition."""
+    """Maximum number of records per partition."""
 
 
 def plan_partitions(
@@ -60,13 +60,21 @@ def plan_partitions(
     sharing: Sharing = Sharing(),
     fail_on_data_loss: bool = True,
 ) -> list[Partition]:
-    """Partitions that hold what the window wants of the snapshot, each record once.
+    """Return partitions that hold what the window requests of the snapshot, each record once.
 
     Args:
-        known, fail_on_data_loss: as ``pieces.plan_ranges``.
+        root: Root of the storage; None if brokers serve all records.
+        snapshot: Segments and files of the topic.
+        window: Requested offsets and timestamps.
+        cores: Number of tasks that run at once; None for the machine's number of cores.
+        known: Offsets that brokers report, as in ``scan_ranges.plan_ranges``.
+        sharing: Division that the user requested.
+        fail_on_data_loss: Whether lost records are an error, as in ``scan_ranges.plan_ranges``.
 
     Raises:
-        InvalidArgument, OutOfRange, Corrupt: as ``pieces.plan_ranges``; or files are unreadable.
+        InvalidArgument: If offsets are given for a segment that does not exist.
+        OutOfRange: If offsets requested by number were removed.
+        Corrupt: If a file is damaged or unreadable.
     """
     pieces = plan_ranges(snapshot, window, known, fail_on_data_loss=fail_on_data_loss)
     total_bytes = sum(p.size_bytes for p in pieces)
@@ -81,8 +89,10 @@ def plan_partitions(
 
 
 def shared(pieces: Sequence[ScanRange], sharing: Sharing) -> list[Partition]:
-    """A partition for each stretch of at most ``records_max`` offsets, and at least ``partitions_min`` of them if there
-    are so many offsets. All pieces have an end."""
+    """Return a partition for each range of at most ``records_max`` offsets.
+
+    There are at least ``partitions_min`` partitions if there are as many offsets. All pieces must have an end.
+    """
     counts = [_count(piece) for piece in pieces]
     total = sum(counts)
     share = sharing.records_max or max(1, total)
@@ -96,7 +106,7 @@ def shared(pieces: Sequence[ScanRange], sharing: Sharing) -> list[Partition]:
 
 
 def _ended(root: Path | None, topic: Topic, piece: ScanRange) -> Iterator[ScanRange]:
-    """The piece as far as its logs reach now, if there is anything in it."""
+    """Yield the piece up to the current end of its log files, if it is not empty."""
     if isinstance(piece, BrokerRange) or piece.end_offset is not None or root is None:
         yield piece
     elif (end := end_of_logs(root, topic, piece)) > piece.start_offset:
@@ -125,11 +135,12 @@ def _evenly(piece: ScanRange, parts: int) -> Iterator[ScanRange]:
 def slices(
     piece: SnapshotPiece, groups: Sequence[RowGroup], timestamps: Interval, target_bytes: int
 ) -> list[SnapshotPiece]:
-    """Cut the piece of a table into runs of row groups of about ``target_bytes`` each, without those that hold no
-    timestamp in the interval.
+    """Split the piece of a table into sequences of row groups of about ``target_bytes`` each.
+
+    Row groups without a timestamp in the interval are left out.
     """
     if piece.end_offset is None:
-        raise AssertionError(f"{piece.files[0].path} is a table, and nobody knows where it ends")
+        raise AssertionError(f"{piece.files[0].path} is a table without an end offset")
     kept = [
         g
         for g in groups
@@ -172,11 +183,11 @@ def _cut(
         with opened(root, file, topic) as table:
             return slices(piece, row_groups(file, table), timestamps, target_bytes)
     except NotFound:
-        return [piece]  # it was expired since the listing; the reader finds out what is left
+        return [piece]  # the table was removed after the listing; the reader lists what is left
 
 
 def _pack(pieces: Iterable[ScanRange], target_bytes: int) -> Iterator[tuple[ScanRange, ...]]:
-    """Neighbours together, until they reach the target."""
+    """Group neighboring pieces up to the target size."""
     waiting: list[ScanRange] = []
     waiting_bytes = 0
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""Reading one partition on an executor, while files may be converted and expired underneath."""
+"""Reader of one partition on an executor, while files may be converted and removed."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -22,28 +22,30 @@ from seaweedmq.storage.snapshot import read_snapshot
 log = logging.getLogger(__name__)
 
 REPLANS_MAX = 3
-"""Listings made anew for one piece. A file is listed as a log, then as a table, then is gone for good."""
+"""Maximum number of new listings for one piece: a file is listed as a log file, then as a table, then removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """What every partition of a read needs to know. Travels to the executors."""
+    """The data that every partition of a read needs; sent to the executors."""
 
     root: Path | None
-    """None: everything is asked of brokers."""
+    """Root of the storage; None if brokers serve all records."""
     topic: Topic
     timestamps: Interval
     columns: tuple[Column, ...]
     bootstrap: str | None = None
-    """Brokers, which have what files end before; None: what is in no file is not read."""
+    """Brokers, which serve the records behind the end of the files; None if only files are read."""
     fail_on_data_loss: bool = True
     """Whether lost records are an error; otherwise each gap is logged, and the read continues behind it."""
 
     def read(self, pieces: Sequence[ScanRange]) -> Iterator[pa.RecordBatch]:
-        """The records of the pieces, in order.
+        """Yield the records of the pieces, in order.
 
         Raises:
-            Corrupt: damaged files. DataLoss: records are lost. OutOfRange: retention removed what was to be read.
+            Corrupt: If a file is damaged.
+            DataLoss: If records are lost.
+            OutOfRange: If retention removed records of the pieces.
         """
         assembler = Assembler(str(self.topic.name), self.columns)
         for piece in pieces:
@@ -65,8 +67,8 @@ class Scan:
         except NotFound as e:
             if replans == 0:
                 raise OutOfRange(
-                    f"{self.topic.name}#{piece.segment}: {piece.files[0].path} and what replaced it are gone: run the "
-                    "query again, with a later start if retention removed them"
+                    f"{self.topic.name}#{piece.segment}: {piece.files[0].path} and its replacements were removed: run "
+                    "the query again, with a later start if retention removed them"
                 ) from e
         else:
             return
@@ -76,17 +78,17 @@ class Scan:
         yield from self._rest(piece, position, assembler)
 
     def _rest(self, piece: SnapshotPiece, position: int, assembler: Assembler) -> Iterator[Scanned]:
-        """What is in no file of a piece that is committed up to its end."""
+        """Yield the records that are in no file, of a piece that is committed up to its end."""
         if self.bootstrap is not None and piece.end_offset is not None and position < piece.end_offset:
             rest = BrokerRange(segment=piece.segment, start_offset=position, end_offset=piece.end_offset)
             yield from self._broker(rest, assembler)
 
     def _broker(self, piece: BrokerRange, assembler: Assembler) -> Iterator[Scanned]:
-        # Imported here: who reads files alone needs no network.
+        # Lazy import: file-only reads need no network.
         from seaweedmq.spark.live import read_range
 
         if self.bootstrap is None:
-            raise AssertionError(f"{piece} is with brokers, and nobody knows where those are")
+            raise AssertionError(f"{piece} is on brokers, and no brokers are given")
         start = None if piece.from_earliest else piece.start_offset
         for batch in read_range(
             self.bootstrap,
@@ -103,14 +105,14 @@ class Scan:
         if piece.kind is FileKind.TABLE:
             (file,) = piece.files
             if piece.end_offset is None:
-                raise AssertionError(f"{file.path} is a table, and nobody knows where it ends")
+                raise AssertionError(f"{file.path} is a table without an end offset")
             if self.root is None:
-                raise AssertionError(f"{file.path} was listed, and nobody knows where")
+                raise AssertionError(f"{file.path} was listed without a storage")
             with opened(self.root, file, self.topic) as table:
                 yield from scan_table(table, file, piece.start_offset, piece.end_offset, self.timestamps, assembler)
             return
         if self.root is None:
-            raise AssertionError(f"{piece.files[0].path} was listed, and nobody knows where")
+            raise AssertionError(f"{piece.files[0].path} was listed without a storage")
         logs = LogScan(self.root, self.topic, self.timestamps, assembler)
         position = piece.start_offset
         for file in piece.files:
@@ -126,25 +128,25 @@ class Scan:
             loss = missing_records(self.topic, piece.segment, position, piece.end_offset, piece.files[0])
             if self.fail_on_data_loss:
                 raise loss
-            log.warning("%s; skipped, as failOnDataLoss says", loss)
+            log.warning("%s; skipped, since failOnDataLoss is false", loss)
 
     def _plan_again(self, piece: SnapshotPiece) -> tuple[SnapshotPiece, ...]:
         if self.root is None:
-            raise AssertionError(f"{piece.files[0].path} was listed, and nobody knows where")
+            raise AssertionError(f"{piece.files[0].path} was listed without a storage")
         snapshot = read_snapshot(self.root, self.topic.name)
         if snapshot.topic.uid != self.topic.uid:
-            raise NotFound(f"topic {self.topic.name} was deleted and made anew while it was read: run the query again")
+            raise NotFound(f"topic {self.topic.name} was recreated during the read: run the query again")
         gaps: list[range] = []
         missing = None if self.fail_on_data_loss else gaps
         parts = snapshot.plan(piece.segment, piece.start_offset, piece.end_offset, missing=missing)
         for gap in gaps:
             log.warning(
-                "%s; skipped, as failOnDataLoss says", loss_text(self.topic, piece.segment, gap.start, gap.stop)
+                "%s; skipped, since failOnDataLoss is false", loss_text(self.topic, piece.segment, gap.start, gap.stop)
             )
         found = parts[0].start_offset if parts else None
         if self.fail_on_data_loss and found != piece.start_offset and (piece.complete or found is not None):
             raise OutOfRange(
-                f"{self.topic.name}#{piece.segment}: offset {piece.start_offset} was removed by retention while it was "
-                "to be read: run the query again, with a later start"
+                f"{self.topic.name}#{piece.segment}: offset {piece.start_offset} was removed by retention during the "
+                "read: run the query again, with a later start"
             )
         return parts

@@ -1,6 +1,6 @@
-"""The data source as Spark's Python API wants it: a thin shell around options, partitions and scan.
+"""Data source for Spark's Python API: a thin layer over options, partitions and scan.
 
-Spark pickles these by reference: drivers and executors need ``seaweedmq`` installed, and nothing else of ours.
+Spark pickles these classes by reference: drivers and executors need ``seaweedmq`` installed, and nothing else from it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
@@ -49,39 +49,44 @@ class TopicSource:
     root: Path | None
     snapshot: TopicSnapshot
     known: BrokerOffsets | None
-    """Of the brokers, if they were asked."""
+    """Offsets that brokers report; None if none were queried."""
 
 
 class SeaweedMQSource(DataSource):  # type: ignore[misc]  # pyspark is not typed here
-    """``spark.read.format("seaweedmq")``: what was written of one topic, each record once."""
+    """The data source ``seaweedmq``: the records of one topic, each once."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._given = check_names(options)  # which face is called is not known yet
+        self._given = check_names(options)  # the called API is not known yet
 
     @classmethod
     def name(cls) -> str:
+        """Return the name of the format."""
         return FORMAT
 
     def writer(self, schema: StructType, overwrite: bool) -> "BatchSink":
-        # here, not above: every worker that reads would import a client that it does not need
+        """Return a writer for one write."""
+        # Lazy import: otherwise every worker that reads would import a client that it does not need.
         from seaweedmq.spark.write.sink import batch_sink
 
         return batch_sink(self._given, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamSink":  # noqa: N802 - Spark's name
+        """Return a writer for all batches of a query."""
         from seaweedmq.spark.write.sink import stream_sink
 
-        # All options: the checkpoint's location among them tells a copied checkpoint from a repeat.
+        # All options: the checkpoint's location among them distinguishes a copied checkpoint from a repeat.
         return stream_sink(dict(self.options), schema, overwrite)
 
     def schema(self) -> StructType:
+        """Return the schema of the chosen columns."""
         topic = find(parse_place(self._given), ends=False).snapshot.topic
         return spark_schema(chosen_columns(topic, parse_shown(self._given)))
 
     def reader(self, schema: StructType) -> "SeaweedMQReader":
+        """Return a reader for one batch read."""
         options = parse_options(self._given)
-        # Stretches that were planned before are committed: how far the brokers are now is of no matter.
+        # Planned ranges are committed, so the brokers' current end offsets do not matter.
         found = find(options.place, ends=options.window.ranges is None)
         if options.window.ranges is not None and options.place.bootstrap is not None:
             ends = {number: parts[-1][1] for number, parts in options.window.ranges.items()}
@@ -91,6 +96,7 @@ class SeaweedMQSource(DataSource):  # type: ignore[misc]  # pyspark is not typed
         return SeaweedMQReader(found, options, columns)
 
     def streamReader(self, schema: StructType) -> "SeaweedMQStreamReader":  # noqa: N802 - Spark's name
+        """Return a reader for a stream. Raises Unsupported before PySpark 4.2."""
         try:
             from seaweedmq.spark.streams.stream import SeaweedMQStreamReader
         except ImportError as e:
@@ -104,7 +110,7 @@ class SeaweedMQSource(DataSource):  # type: ignore[misc]  # pyspark is not typed
 
 
 class SeaweedMQReader(DataSourceReader):  # type: ignore[misc]
-    """Plans in the driver, reads on executors. Filters only prune: Spark applies them again."""
+    """The reader that plans in the driver and reads on executors. Filters only prune: Spark applies them again."""
 
     def __init__(self, found: TopicSource, options: SparkOptions, columns: tuple[Column, ...]) -> None:
         self._found = found
@@ -114,6 +120,7 @@ class SeaweedMQReader(DataSourceReader):  # type: ignore[misc]
 
     @property
     def pushFilters(self) -> "_Pushing":  # noqa: N802 - Spark's name
+        """The callable that takes Spark's filters."""
         return _Pushing(self._take_filters)
 
     def _take_filters(self, filters: list[Filter]) -> Iterable[Filter]:
@@ -125,6 +132,7 @@ class SeaweedMQReader(DataSourceReader):  # type: ignore[misc]
         return filters
 
     def partitions(self) -> list[InputPartition]:
+        """Plan the read; an empty read has one empty partition."""
         found, options = self._found, self._options
         partitions = plan_partitions(
             found.root,
@@ -137,8 +145,9 @@ class SeaweedMQReader(DataSourceReader):  # type: ignore[misc]
         return list(partitions) or [Partition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a partition, on an executor."""
         if not isinstance(partition, Partition):
-            raise AssertionError(f"Spark gave {partition!r} back, which is no partition of ours")
+            raise AssertionError(f"Spark returned {partition!r}, which is not a Partition")
         scan = Scan(
             root=self._found.root,
             topic=self._found.snapshot.topic,
@@ -150,14 +159,17 @@ class SeaweedMQReader(DataSourceReader):  # type: ignore[misc]
         return scan.read(partition.pieces)
 
     def __getstate__(self) -> dict[str, object]:
-        """Without the list of all segments and files, which goes to every task: a partition names its own."""
+        """Drop the list of all segments and files: it would go to every task, whose partition names its own files."""
         snapshot = replace(self._found.snapshot, segments=(), files=(), removed={})
         return {**self.__dict__, "_found": replace(self._found, snapshot=snapshot, known=None)}
 
 
 class _Pushing:
-    """Takes filters where Spark pushes some. Where it does not, which is so until somebody turns it on, Spark refuses
-    every reader whose method is not that of the base class: so this one says that it is, and the read is not pruned."""
+    """A callable that takes filters, and that Spark accepts if filter push-down is disabled, its default.
+
+    While push-down is disabled, Spark rejects every reader whose method is not the base class's. This object claims to
+    be that method, and such a read is not pruned.
+    """
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
 
@@ -169,21 +181,21 @@ class _Pushing:
 
 
 def find(place: TopicLocation, *, ends: bool) -> TopicSource:
-    """Look at the files, and ask the brokers if there are some.
+    """List the files of a topic, and query the brokers if there are some.
 
-    Args:
-        ends: whether brokers are asked how far the segments are, too.
+    With ``ends``, brokers also report the end offsets of segments.
 
     Raises:
-        InvalidArgument: there is no such storage, or it is not that of the brokers.
-        NotFound: no such topic. Unavailable: no broker answers.
+        InvalidArgument: If the storage does not exist, or is not the brokers' storage.
+        NotFound: If no such topic exists.
+        Unavailable: If no broker answers.
     """
     root = None if place.storage is None else open_store(place.storage).root
     if place.bootstrap is None:
         if root is None:
             raise AssertionError("a read has a storage, or brokers")
         return TopicSource(root=root, snapshot=read_snapshot(root, place.topic), known=None)
-    # Imported here: a read of files alone needs no network.
+    # Lazy import: file-only reads need no network.
     from seaweedmq.spark import live
 
     known = None
@@ -192,12 +204,12 @@ def find(place: TopicLocation, *, ends: bool) -> TopicSource:
         description, known = told.description, BrokerOffsets(begins=told.begins, ends=told.ends, is_all=root is None)
     else:
         description = live.describe(place.bootstrap, place.topic)
-    # Files are listed after the brokers said how far they are: what is in neither did not exist then.
+    # List files after the brokers reported their end offsets: what is in neither did not exist then.
     listed = None if root is None else read_snapshot(root, place.topic, [s.id for s in description.segments])
     if listed is not None and listed.topic.uid != description.topic.uid:
         raise InvalidArgument(
-            f"topic {place.topic} in storage {root} is another one than the brokers at {place.bootstrap} have: give "
-            "the storage that they were started with"
+            f"topic {place.topic} in storage {root} is not the topic of the brokers at {place.bootstrap}: give "
+            "the storage that they use"
         )
     files = () if listed is None else listed.files
     removed = {} if listed is None else listed.removed
@@ -209,24 +221,27 @@ def find(place: TopicLocation, *, ends: bool) -> TopicSource:
 
 
 def chosen_columns(topic: Topic, shown: ColumnOptions) -> tuple[Column, ...]:
-    """The columns of the result. Raises InvalidArgument, Unsupported: as ``columns.columns_of``."""
+    """Return the columns of the result; raises InvalidArgument and Unsupported, as ``columns.columns_of``."""
     return columns_of(topic, shown.columns, include_headers=shown.include_headers)
 
 
 def _check_schema(topic: Topic, schema: StructType, columns: tuple[Column, ...]) -> None:
     if schema != spark_schema(columns):
         raise InvalidArgument(
-            f"the schema asked for is not that of topic {topic.name}: leave out .schema(...), use the option "
-            "'columns' to choose; if the topic was made anew meanwhile, load() again"
+            f"the requested schema is not that of topic {topic.name}: leave out .schema(...), use the option "
+            "'columns' to choose; if the topic was recreated meanwhile, load() again"
         )
 
 
 def window_of(found: TopicSource, options: SparkOptions, window: ReadWindow) -> ReadWindow:
-    """The window, with offsets for the times that stand in for them.
+    """Return the window with offsets in place of times.
 
     Raises:
-        OutOfRange: an offset is named beyond the end of its segment, and that is a loss of data.
-        InvalidArgument, Corrupt, StorageFailed, Unavailable: as ``named_offsets`` and ``times``.
+        OutOfRange: If an offset is named beyond the end of its segment, which is a loss of data.
+        InvalidArgument: If offsets are given for a segment that does not exist.
+        Corrupt: If a file is damaged.
+        StorageFailed: If a file cannot be read.
+        Unavailable: If no broker answers.
     """
     if options.fail_on_data_loss:
         refuse_beyond(window, found.root, found.snapshot, found.known)

@@ -1,4 +1,7 @@
-"""What Spark raises, in a sentence: around it are the tracebacks of two languages, and of all tasks that were tried."""
+"""Extraction of one error sentence from Spark's exceptions.
+
+Spark's own text carries the tracebacks of two languages and of every attempted task.
+"""
 
 import re
 from collections.abc import Iterator
@@ -10,24 +13,24 @@ from pyspark.errors import PySparkException
 from seaweedmq.errors import ALL_KINDS, SeaweedMQError
 
 SPARK_ERRORS: Final = (PySparkException, Py4JError)
-"""Some of what fails in the JVM comes without a name in PySpark."""
+"""Exceptions that Spark raises; some failures in the JVM have no name in PySpark."""
 _KINDS: Final = {kind.__name__: kind for kind in ALL_KINDS}
 _OURS: Final = re.compile(r"^seaweedmq\.errors\.(\w+): (.+)$", re.MULTILINE)
-"""In the traceback of a Python process that Spark started."""
+"""Pattern of a SeaweedMQ error in the traceback of a Python process that Spark started."""
 _SPARKS: Final = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] (.+?)(?=\s+SQLSTATE: |\n\s*at |\n\n|\Z)", re.DOTALL)
-"""Spark's error conditions."""
+"""Pattern of Spark's error conditions."""
 _CAUSE: Final = re.compile(r"^Caused by: [\w.$]+: (?!\[)(.+?)(?=\n\s*at |\n\n|\Z)", re.DOTALL | re.MULTILINE)
 _NO_REASON: Final = "FAILED_READ_FILE.NO_HINT"
-"""Names the file and leaves the reason to what caused it."""
+"""Condition that names the file and leaves the reason to its cause."""
 
 
 def explain(error: BaseException) -> SeaweedMQError:
-    """An error of ours that was raised somewhere in Spark, as what it was; else what Spark says itself."""
+    """Return the SeaweedMQ error raised inside Spark, or else one with Spark's own message."""
     texts = list(_chain(error))
     for text in texts:
         ours = [(kind, said) for kind, said in _OURS.findall(text) if kind in _KINDS]
         if ours:
-            kind, message = ours[-1]  # the one that was raised from the others
+            kind, message = ours[-1]  # the last one was raised from the others
             return _KINDS[kind](message)
     whole = "\n\n".join(texts)
     conditions = _SPARKS.findall(whole)
@@ -39,7 +42,7 @@ def explain(error: BaseException) -> SeaweedMQError:
 
 
 def _chain(error: BaseException | None) -> Iterator[str]:
-    """What was raised, and what that was raised from."""
+    """Yield the texts of an exception and of its causes."""
     while error is not None:
         yield str(error)
         error = error.__cause__

@@ -1,4 +1,4 @@
-"""Reading one Parquet table of a segment, a row group at a time."""
+"""Reader of one Parquet table of a segment, one row group at a time."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -18,27 +18,27 @@ from seaweedmq.storage.store.file_handles import open_input
 from seaweedmq.storage.tables.opener import open_table, table_error
 
 BATCH_RECORDS_MAX = 10_000
-"""Spark's own default (spark.sql.execution.arrow.maxRecordsPerBatch); its setting does not reach a data source."""
+"""Spark's default of ``spark.sql.execution.arrow.maxRecordsPerBatch``; the setting does not reach a data source."""
 BATCH_BYTES = 2 * MIB
-"""Fewer records a batch if they are large."""
+"""Target size of a batch in bytes: batches of large records have fewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """What the footer says about one row group."""
+    """One row group, as the footer describes it."""
 
     index: int
     base_offset: int
     end_offset: int
     size_bytes: int
-    """Compressed."""
+    """Compressed size."""
     timestamps: tuple[int, int] | None
-    """Lowest and highest, microseconds; None if there are no statistics."""
+    """Lowest and highest timestamp in microseconds; None without statistics."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """A batch for Spark, if there is any, and the offset up to which the piece is now read."""
+    """A batch for Spark, if any, and the offset up to which the piece has been read."""
 
     batch: pa.RecordBatch | None
     next_offset: int
@@ -46,13 +46,13 @@ class Scanned:
 
 @contextmanager
 def opened(root: Path, file: SegmentFile, topic: Topic) -> Iterator[pq.ParquetFile]:
-    """The table while it is used; raises as ``opener.open_table``."""
+    """Yield an open table; raises like ``opener.open_table``."""
     with closing(open_input(root, file)) as source, open_table(source, file, topic) as table:
         yield table
 
 
 def row_groups(file: SegmentFile, table: pq.ParquetFile) -> list[RowGroup]:
-    """Offsets are contiguous in a table, so the counts of its row groups tell their offsets."""
+    """Return the row groups with offsets, which follow from their row counts: offsets are contiguous in a table."""
     leaf = next(i for i in range(len(table.schema)) if table.schema.column(i).path == TIMESTAMP)
     groups = []
     base = file.base_offset
@@ -71,11 +71,11 @@ def row_groups(file: SegmentFile, table: pq.ParquetFile) -> list[RowGroup]:
 def scan_table(
     table: pq.ParquetFile, file: SegmentFile, start: int, end: int, timestamps: Interval, assembler: Assembler
 ) -> Iterator[Scanned]:
-    """Records of offsets ``[start, end)`` with timestamps in the interval, of an opened table.
+    """Yield the records of an open table with offsets ``[start, end)`` and timestamps in the interval.
 
     Raises:
-        NotFound: the table was deleted, and the file system keeps it for nobody.
-        Corrupt: it is damaged; the message names it.
+        NotFound: If the table was deleted, and the file system does not keep open files.
+        Corrupt: If the table is damaged; the message names it.
     """
     for group in row_groups(file, table):
         if group.end_offset <= start or group.base_offset >= end:
@@ -114,10 +114,10 @@ def _scan_group(
 def _batches(
     table: pq.ParquetFile, group: RowGroup, sources: Sequence[str]
 ) -> Iterator[tuple[int, int, dict[str, pa.Array]]]:
-    """Columns of a row group piece by piece: offset of the first record, number of records, columns by name."""
+    """Yield parts of a row group: offset of the first record, number of records, columns by name."""
     base = group.base_offset
     count = group.end_offset - base
-    if not sources:  # all that is asked for follows from the file's name
+    if not sources:  # all requested columns follow from the file's name
         for first in range(base, group.end_offset, BATCH_RECORDS_MAX):
             yield first, min(BATCH_RECORDS_MAX, group.end_offset - first), {}
         return
@@ -131,7 +131,7 @@ def _batches(
 def in_batches(
     assembler: Assembler, timestamps: Interval, segment: int, base: int, rows: pa.RecordBatch
 ) -> Iterator[Scanned]:
-    """Rows of offsets from ``base`` on, in batches of the size that Spark likes, but for those that are out of time."""
+    """Yield rows from offset ``base`` in batches of the target size, without those outside the interval."""
     count = max(1, min(BATCH_RECORDS_MAX, BATCH_BYTES * rows.num_rows // max(1, rows.nbytes)))
     for first in range(0, rows.num_rows, count):
         part = rows.slice(first, count)
@@ -142,7 +142,7 @@ def in_batches(
 
 
 def in_interval(column: pa.Array, interval: Interval) -> pa.Array:
-    """Mask of the timestamps (microseconds) in the interval."""
+    """Return the mask of the timestamps (microseconds) in a bounded interval."""
     values = column.view(pa.int64())
     masks = []
     if interval.lo is not None:
@@ -153,5 +153,5 @@ def in_interval(column: pa.Array, interval: Interval) -> pa.Array:
 
 
 def _present(table: pq.ParquetFile, sources: Sequence[str]) -> list[str]:
-    """All of them, unless these are plain records in a topic that has a schema."""
+    """Return the names that the table has: plain records in a topic with a schema lack its columns."""
     return [name for name in sources if name in table.schema_arrow.names]

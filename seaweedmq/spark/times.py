@@ -1,4 +1,4 @@
-"""Offsets in place of times: where in each segment a time begins, as Kafka's ``offsetsForTimes`` says it."""
+"""Conversion of times to offsets: the start of a time in each segment, as in Kafka's ``offsetsForTimes``."""
 
 import asyncio
 from collections.abc import Mapping
@@ -23,12 +23,16 @@ def with_times(
     known: BrokerOffsets | None,
     bootstrap: str | None,
 ) -> ReadWindow:
-    """The window with the offsets that the times stand for: of the first record that is not older, or the end of what
-    there is if all are. That the offsets exist is known then, so that none of them is a loss of data.
+    """Return the window with offsets in place of the times.
+
+    A time stands for the first record at or after it, or for the end if all records are older. These offsets exist, so
+    none of them is a loss of data.
 
     Raises:
-        InvalidArgument: a time is given for a segment that does not exist.
-        Corrupt, StorageFailed, Unavailable: the records can not be looked at.
+        InvalidArgument: If a time is given for a segment that does not exist.
+        Corrupt: If a file is damaged.
+        StorageFailed: If a file cannot be read.
+        Unavailable: If no broker answers.
     """
     if starting is None and ending is None:
         return window
@@ -55,7 +59,7 @@ def _offsets(
         if us is not None and us != EARLIEST and end > 0:
             wanted[number] = us
     if bootstrap is not None:
-        # Imported here: who reads files alone needs no network.
+        # Lazy import: file-only reads need no network.
         from seaweedmq.spark.live import offsets_at
 
         return dict(offsets_at(bootstrap, snapshot.topic.name, {n: (us, ends[n]) for n, us in wanted.items()}))
@@ -82,6 +86,6 @@ def _search(root: Path, snapshot: TopicSnapshot, times: Mapping[int, int], ends:
         finally:
             await store.close()
 
-    # In a thread of its own: notebooks have a loop running in this one.
+    # A separate thread: notebooks already run a loop in this one.
     with ThreadPoolExecutor(1, "seaweedmq-times") as pool:
         return pool.submit(asyncio.run, search()).result()

@@ -11,7 +11,6 @@ from seaweedmq.broker.admission import STORAGE
 from seaweedmq.codec.paths import CLUSTER_DOCUMENT
 from seaweedmq.codec.state import keys
 from seaweedmq.codec.state.cluster import identity_from_json, identity_to_json, marker_from_document
-from seaweedmq.coordination.memory import Backup
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.cluster import ClusterIdentity, StorageMarker
 from seaweedmq.model.files import FileKind
@@ -19,9 +18,10 @@ from seaweedmq.model.messages.calls import CreateTopic, DescribeTopic, ListTopic
 from seaweedmq.model.segment import SegmentId
 from seaweedmq.model.topic import TopicName, TopicSpec
 from seaweedmq.ports import Delete, Put, Snapshot
-from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp
 from tests.broker.testbed import NAME, Faults, Host, Testbed, story, values
 from tests.broker.upkeep.test_maintenance import QUICK
+from tests.doubles.memory_meta import Backup
+from tests.doubles.memory_store import MemorySegmentStore, StorageOp
 from tests.sim.machines.meta import SimMetaStore
 
 OTHER = TopicName("test", "other")

@@ -12,8 +12,8 @@ from seaweedmq.model.messages.calls import DeleteTopic, DescribeTopic, LocalStat
 from seaweedmq.model.messages.publish import PublishAck, PublishOpen, PublishSealed
 from seaweedmq.model.topic import Durability
 from seaweedmq.runtime.grouped_logger import NAMED_MAX
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, NAME, TTL_S, Host, Publishing, Testbed, story, values
+from tests.doubles.memory_store import StorageOp
 
 OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=1, producer_epoch=0)
 

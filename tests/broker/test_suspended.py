@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from seaweedmq.model.messages.publish import PublishAck
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import NAME, TTL_S, Testbed, story, values
+from tests.doubles.memory_store import StorageOp
 
 
 @story

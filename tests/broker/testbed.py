@@ -42,8 +42,8 @@ from seaweedmq.model.messages.subscribe import (
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName, TopicSpec
 from seaweedmq.ports import Environment
-from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp
-from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
+from tests.doubles.memory_converter import MemoryTableConverter
+from tests.doubles.memory_store import MemorySegmentStore, StorageOp
 from tests.sim.machines.determinism import WALL_START_US, deterministic
 from tests.sim.machines.loop import Owner, OwnerState, SimLoop
 from tests.sim.machines.meta import SimEtcd

@@ -119,7 +119,7 @@ def test_times_of_an_unknown_zone_are_refused_by_column_and_zone(tmp_path: Path,
     for kind in (pa.timestamp("us", zone), pa.list_(pa.timestamp("us", zone))):
         rows = pa.table({"id": [1], "at": pa.array([None], kind)})
         pq.write_table(rows, tmp_path / "rows")
-        with pytest.raises(InvalidArgument, match=rf"column 'at' has times of the zone '{zone.replace('+', '.')}'"):
+        with pytest.raises(InvalidArgument, match=rf"column 'at' has the time zone '{zone.replace('+', '.')}'"):
             published(tmp_path / "rows", InputFormat.PARQUET)
 
 

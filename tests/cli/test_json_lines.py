@@ -134,10 +134,10 @@ def test_key_publishes_whole_objects(tmp_path: Path) -> None:
         (b'{"value": "a"}\n{"valeu": "a"}\n', None, "line 2 has a field 'valeu'"),
         (b'{"key": "a"}\n', None, 'line 1 has no "value"'),
         (b'{"value": "/", "value_encoding": "base64"}', None, "line 1: value is marked as base64"),
-        (b'{"value": "/", "value_encoding": "hex"}', None, "value_encoding 'hex' is not known"),
+        (b'{"value": "/", "value_encoding": "hex"}', None, "value_encoding 'hex' is unknown"),
         (b'{"value": "a", "timestamp": "noon"}', None, "line 1: timestamp 'noon'"),
         (b'{"value": "a", "headers": ["x"]}', None, "line 1: header 'x' is not"),
-        (b'{"value": "a", "headers": [["x", "y", "hex"]]}', None, "line 1: header 'x'_encoding 'hex' is not known"),
+        (b'{"value": "a", "headers": [["x", "y", "hex"]]}', None, "line 1: header 'x'_encoding 'hex' is unknown"),
         (b'{"value": "a", "headers": "x"}', None, "line 1: headers is neither an object nor a list"),
         (b'{"id": 1}\n{"n": 1}\n', "id", "line 2 has no field 'id'"),
     ],
@@ -263,7 +263,7 @@ def test_marks_and_returns_of_windows_are_no_part_of_an_object(tmp_path: Path, t
 
 
 def test_what_no_text_or_column_can_hold_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgument, match="line 2: value has half a pair of surrogates"):
+    with pytest.raises(InvalidArgument, match="line 2: value has a lone surrogate"):
         read(tmp_path / "r", b'{"value": "a"}\n{"value": "\\ud800"}\n')
     with pytest.raises(InvalidArgument, match=r"'for' is duration.us.*--format parquet or arrow"):
         read(tmp_path / "r", b'{"for": 1}\n', pa.schema([("id", pa.int64()), ("for", pa.duration("us"))]))

@@ -126,7 +126,7 @@ def test_missing_replicas_are_the_first_finding_of_a_topics_status() -> None:
 
 def test_the_targets_of_a_topic_are_shown() -> None:
     topic = replace(TOPIC, target_bytes_per_s=1e6, target_records_per_s=5e3)
-    assert "scaling auto, 1.0 MB/s and 5,000 records/s a segment" in view(found=replace(FOUND, topic=topic))
+    assert "scaling auto, 1.0 MB/s and 5,000 records/s per segment" in view(found=replace(FOUND, topic=topic))
 
 
 def test_a_segment_whose_primary_is_gone_is_shown_by_its_id() -> None:

@@ -170,7 +170,7 @@ def test_replicas_are_moved_and_too_many_or_the_same_broker_twice_refused(cluste
     wanted = list(reversed(_brokers(cluster, topic, 0)))
     assert changed(cluster, "move", topic, "0", *wanted) == [1]
     assert _brokers(cluster, topic, 1) == wanted
-    assert cluster.ok("segment", "move", topic, "1", *wanted) == "segment 1 is there already\n"
+    assert cluster.ok("segment", "move", topic, "1", *wanted) == "segment 1 is already there\n"
     assert changed(cluster, "move", topic, "1", *wanted) == []
 
 

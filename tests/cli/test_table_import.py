@@ -133,7 +133,7 @@ def test_a_bad_file_is_one_error_and_nothing_of_it_is_published(target: Target, 
         ((fresh, str(torn), "--format", "json"), "alformed records"),
         ((fresh, str(uneven), "--format", "csv"), "uneven.csv"),
         ((other, str(headers), "--format", "csv"), "CSV header"),
-        ((fresh, good, "--key", "nope"), "option 'key' is 'nope', which is no column"),
+        ((fresh, good, "--key", "nope"), "option 'key' is 'nope', not a column"),
         (
             (typed, written(tmp_path / "other.parquet", ROWS.rename_columns(["id", "label", "price"]))),
             "column 'label' of the table is not in the topic's schema (id, name, price): drop it",
@@ -221,9 +221,9 @@ def test_files_whose_rows_would_be_cut_or_lost_are_refused_with_the_remedy(targe
         (("backslash.csv", "--format", "csv"), "line 2, column 2: text follows the closing quotation mark"),
         (("latin.csv", "--format", "csv"), "line 2, column 'note' is not UTF-8: save it as UTF-8"),
         (("semicolons.csv", "--format", "csv"), "one column, 'id;note': give --separator ';'"),
-        (("_hidden.csv", "--format", "csv"), "_hidden.csv is passed over by Spark"),
-        (("times.parquet",), "columns that Spark does not read: 'at' (Timestamp("),
-        (("lists.parquet",), "columns that Spark does not read: 'when' (Timestamp("),
+        (("_hidden.csv", "--format", "csv"), "Spark skips _hidden.csv"),
+        (("times.parquet",), "columns that Spark cannot read: 'at' (Timestamp("),
+        (("lists.parquet",), "columns that Spark cannot read: 'when' (Timestamp("),
     ]
     given = [(topic, str(tmp_path / name), *more) for (name, *more), _ in cases]
     for (arguments, said), done in zip(cases, target.imports(*given), strict=True):

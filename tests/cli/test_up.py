@@ -112,7 +112,7 @@ def test_a_kafka_port_in_use_is_named(tmp_path: Path) -> None:
         options = ["--port", str(first + 1), "--kafka-port", str(first), "--data", str(tmp_path / "data")]
         done = run("up", "--brokers", "1", *options)
     assert done.status == 1
-    assert f"port {first} is not free (Address already in use): choose others with --kafka-port" in done.stderr
+    assert f"port {first} is not free (Address already in use): choose another with --kafka-port" in done.stderr
 
 
 def test_ports_that_overlap_are_refused(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_data_folder_that_can_not_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = run("up", "--port", "0", "--data", str(tmp_path / "file" / "data"))
     assert done.status == 1
-    assert f"data folder {tmp_path / 'file' / 'data'} can not be used" in done.stderr
+    assert f"data folder {tmp_path / 'file' / 'data'} cannot be used" in done.stderr
 
 
 def test_two_brokers_with_one_address_are_refused(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import SegmentStore
 from seaweedmq.storage.store.files import FileSegmentStore
-from seaweedmq.storage.store.memory import MemoryFile, MemorySegmentStore
+from tests.doubles.memory_store import MemoryFile, MemorySegmentStore
 from tests.support.segments import NAME, begin_log, make_preamble, make_topic, write_log
 
 TABLE = b"PAR1xyz"
@@ -185,7 +185,7 @@ async def test_a_deleted_table_can_not_be_opened(store: SegmentStore) -> None:
     await put_table(store, table_path(NAME, 0, 0, 10))
     (file,) = await store.list_files(NAME, 0)
     await store.delete([file])
-    with pytest.raises(NotFound, match=r"\.parquet is gone: list the segment's files again"):
+    with pytest.raises(NotFound, match=r"\.parquet was deleted: list the segment's files again"):
         await store.open_input(file)
 
 

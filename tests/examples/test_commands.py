@@ -15,7 +15,7 @@ import pytest
 from matplotlib.image import imread
 from pyspark.sql import SparkSession
 
-from seaweedmq.cli.demo.windows import check_hours
+from benchmarks.demo.windows import check_hours
 from seaweedmq.examples import (
     backfill_then_live,
     flights_streaming,

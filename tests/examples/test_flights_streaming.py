@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import seaweedmq
-from seaweedmq.cli.demo.windows import check_hours
+from benchmarks.demo.windows import check_hours
 from seaweedmq.examples import nyc
 from seaweedmq.examples.flights_streaming import Places, start
 from seaweedmq.examples.publish_flights import publish

@@ -24,15 +24,15 @@ from confluent_kafka.admin import (
 )
 
 from seaweedmq.broker.broker import Broker
-from seaweedmq.coordination.memory import MemoryMetaServer, MemoryMetaStore
 from seaweedmq.kafka.gateway import Gateway
 from seaweedmq.kafka.handlers import Handlers
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.model.config import KIB, BrokerConfig
 from seaweedmq.ports import BrokerApi, Environment
 from seaweedmq.rpc.address import Address
-from seaweedmq.storage.store.memory import MemorySegmentStore
-from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
+from tests.doubles.memory_converter import MemoryTableConverter
+from tests.doubles.memory_meta import MemoryMetaServer, MemoryMetaStore
+from tests.doubles.memory_store import MemorySegmentStore
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)

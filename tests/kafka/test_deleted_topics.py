@@ -7,8 +7,8 @@ import pytest
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, OffsetFetchRequest
 from seaweedmq.model.messages.calls import DeleteTopic, MoveSegment
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, TTL_S, Host, Testbed, story
+from tests.doubles.memory_store import StorageOp
 from tests.kafka.group_testbed import KAFKA, OFFSETS_TOPIC, TOPIC, Cluster, Member
 
 

@@ -29,8 +29,8 @@ from seaweedmq.model.topic import Scaling, TopicName
 from seaweedmq.runtime.later import Later
 from seaweedmq.runtime.log_once import REJECTIONS_PAUSE_S
 from seaweedmq.runtime.turns import Turns
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import Testbed, story
+from tests.doubles.memory_store import StorageOp
 from tests.kafka.in_process_client import (
     NO_PRODUCER,
     InProcessClient,

@@ -24,8 +24,8 @@ from seaweedmq.model.kafka.groups import ShardRecord
 from seaweedmq.model.messages.calls import CreateTopic, DeleteTopic, DrainBroker
 from seaweedmq.model.messages.publish import PublishFrames
 from seaweedmq.model.topic import TopicSpec
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import TTL_S, Testbed, story
+from tests.doubles.memory_store import StorageOp
 from tests.kafka.group_testbed import ASK_AGAIN, KAFKA, OFFSETS_TOPIC, TOPIC, Cluster, Gateway, Member
 
 GROUP = "billing"

@@ -389,9 +389,9 @@ async def test_closing_the_dialer_ends_calls_with_closed(fake, server, dialer):
     for waiting in (unary, stream):
         with pytest.raises(Closed, match=server.address):
             await waiting
-    with pytest.raises(Closed, match="make a new one"):
+    with pytest.raises(Closed, match="create a new one"):
         await broker.call(ListTopics())
-    with pytest.raises(Closed, match="make a new one"):
+    with pytest.raises(Closed, match="create a new one"):
         await anext(broker.publish(publish_messages(1)))
     with pytest.raises(Closed):
         dialer.dial(server.address)

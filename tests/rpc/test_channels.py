@@ -355,7 +355,7 @@ async def test_the_end_of_a_stream_is_said_behind_what_is_being_written() -> Non
         await asyncio.sleep(0)
     assert not running.done(), "gRPC would lose the status"
     written.set()
-    with pytest.raises(ProtocolViolation, match="Ahead, which is for brokers to say"):
+    with pytest.raises(ProtocolViolation, match="Ahead, which only brokers send"):
         await running
 
 

@@ -109,6 +109,6 @@ async def test_a_silent_stream_lives_on_through_many_pings(remote: Process, dial
 
 async def test_nobody_there_is_unavailable_within_the_deadline(dialer: GrpcDialer) -> None:
     began = time.monotonic()
-    with ReservedPort() as unused, pytest.raises(ConnectionRefused, match=f"{unused.address} is out of reach"):
+    with ReservedPort() as unused, pytest.raises(ConnectionRefused, match=f"{unused.address} is unreachable"):
         await dialer.dial(unused.address).call(ListTopics())
     assert time.monotonic() - began < 5.0

@@ -357,7 +357,7 @@ def test_a_group_message_of_a_newer_protocol_is_unsupported():
 
 def test_a_commit_below_zero_is_refused_before_it_is_sent():
     position = g.Position(segment=0, generation=1, offset=-1, deliveries={})
-    with pytest.raises(InvalidArgument, match="GroupCommit refused before it was sent"):
+    with pytest.raises(InvalidArgument, match="GroupCommit was not sent"):
         groups.encode_group_request(g.GroupCommit(1, (position,)))
 
 
@@ -379,7 +379,7 @@ def test_bytes_that_are_no_message_are_the_callers_fault():
 
 
 def test_a_number_below_zero_is_refused_before_it_is_sent():
-    with pytest.raises(InvalidArgument, match="CreateTopic refused before it was sent"):
+    with pytest.raises(InvalidArgument, match="CreateTopic was not sent"):
         METHODS[CreateTopic].encode_request(CreateTopic(TopicSpec(name=TopicName("a", "b"), retention_bytes=-1)))
 
 

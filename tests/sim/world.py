@@ -16,8 +16,8 @@ from seaweedmq.codec.paths import LINEAGE_DOCUMENT
 from seaweedmq.codec.state.documents import lineage_from_document
 from seaweedmq.errors import InvalidArgument, SeaweedMQError
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.store.memory import MemorySegmentStore
-from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
+from tests.doubles.memory_converter import MemoryTableConverter
+from tests.doubles.memory_store import MemorySegmentStore
 from tests.sim.machines.clocks import Clocks
 from tests.sim.machines.determinism import deterministic, void
 from tests.sim.machines.loop import OWNER, Owner, SimError, SimLoop, place_of

@@ -35,7 +35,7 @@ def test_files_whose_rows_or_columns_would_be_lost_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="file:///in and file:///other both have folders"):
         folder_of_partitions(["file:///in/day=1/a.csv", "file:///other/day=1/a.csv"], ["id"])
     for name in ("in/_part.csv", "/in/.part.csv"):
-        with pytest.raises(InvalidArgument, match="is passed over by Spark"):
+        with pytest.raises(InvalidArgument, match="Spark skips"):
             check_hidden(["in/part.csv", name])
     check_hidden([".", "..", "../in/", "/in/_day=1", "in/*.csv"])
 

@@ -106,5 +106,5 @@ def test_what_is_not_there_is_said_in_one_sentence(spark: SparkSession, orders: 
         jobs.history(storage=str(orders.root), topic="shop/nothing")
     with pytest.raises(InvalidArgument, match="is not a directory"):
         jobs.history(storage="/nowhere", topic="shop/orders")
-    with pytest.raises(InvalidArgument, match="give the size"):
+    with pytest.raises(InvalidArgument, match="give a size"):
         jobs.compact(spark, storage=str(orders.root), topic="shop/orders", target_bytes=0)

@@ -97,5 +97,5 @@ def test_the_storage_of_other_brokers_is_refused(spark: SparkSession, cluster: C
     elsewhere = TopicFiles(tmp_path)
     with seaweedmq.connect(cluster.addresses) as client:
         client.admin.create_topic(str(elsewhere.name))
-        with pytest.raises(InvalidArgument, match=r"is another one than the brokers at .* have: give the storage"):
+        with pytest.raises(InvalidArgument, match=r"is not the topic of the brokers at .*: give the storage"):
             seaweedmq.spark.read(spark, bootstrap=cluster.addresses, storage=tmp_path, topic=str(elsewhere.name))

@@ -207,7 +207,7 @@ def test_damage_is_told_before_anything_is_read_and_foreign_files_are_left_alone
     assert read(spark, orders).count() == 40
     content = (orders.root / made.path).read_bytes()
     (orders.root / made.path).write_bytes(content[: len(content) // 2])
-    with pytest.raises(Corrupt, match=rf"{made.path} is damaged: its footer is not as it was written"):
+    with pytest.raises(Corrupt, match=rf"{made.path} is damaged: its footer does not match its checksum"):
         read(spark, orders)
 
 
@@ -283,8 +283,8 @@ def test_data_that_was_lost_is_told_unless_that_is_fine(spark: SparkSession, ord
 @pytest.mark.parametrize(
     ("options", "refused", "lenient"),
     [
-        ({"startingOffsets": {"1": 21}}, r"'startingOffsets' asks for offset 21 of shop/orders#1, which ends at 20", 0),
-        ({"endingOffsets": {"1": 50}}, r"'endingOffsets' asks for offset 50 of shop/orders#1, which ends at 20", 20),
+        ({"startingOffsets": {"1": 21}}, r"'startingOffsets' is offset 21 of shop/orders#1, which ends at 20", 0),
+        ({"endingOffsets": {"1": 50}}, r"'endingOffsets' is offset 50 of shop/orders#1, which ends at 20", 20),
         (
             {"startingOffsets": {"0": 26}},
             r"offset 26 of shop/orders#0, which is in files up to 25: .* or 'bootstrap'",
@@ -302,7 +302,7 @@ def test_an_offset_named_beyond_the_end_of_its_segment_is_refused_unless_that_is
     orders.table(0, 20, segment=1)
     orders.seal(1, 20)
     texts = {name: str(value).replace("'", '"') for name, value in options.items()}
-    with pytest.raises(OutOfRange, match=rf"{refused}.* or set failOnDataLoss to false to read what is there"):
+    with pytest.raises(OutOfRange, match=rf"{refused}.* or set failOnDataLoss to false to read what exists"):
         read(spark, orders, **options)
     with pytest.raises(Exception, match=rf"OutOfRange: option .*{refused}"):
         by_source(spark, orders, **texts).collect()
@@ -329,7 +329,7 @@ def test_the_end_itself_is_no_place_beyond_it_and_one_number_for_all_is_a_limit(
 
 def test_a_segment_that_ends_before_it_begins_is_refused_always(spark: SparkSession, orders: TopicFiles) -> None:
     orders.table(0, 20)
-    said = "say 10 and 5 for segment 0: the end, which is not read any more, lies before the start"
+    said = "are 10 and 5 for segment 0, and the exclusive end lies before the start"
     for lenient in (False, True):
         given = {"startingOffsets": {"0": 10}, "endingOffsets": {"0": 5}, "failOnDataLoss": not lenient}
         with pytest.raises(InvalidArgument, match=said):
@@ -352,7 +352,7 @@ def test_partitions_are_shared_out_as_asked(
     ):
         assert frame.rdd.getNumPartitions() == partitions
         assert offsets(frame) == list(range(100))
-    assert "is read by the Python source: minPartitions and maxRecordsPerPartition share out records" in caplog.text
+    assert "is read by the Python source: minPartitions and maxRecordsPerPartition divide by records" in caplog.text
 
 
 def test_the_settings_of_the_session_stay_the_users(spark: SparkSession, orders: TopicFiles) -> None:

@@ -98,7 +98,7 @@ def test_a_table_that_is_not_what_its_name_says_is_told(orders: TopicFiles) -> N
     made = orders.root / orders.table(0, 40).path
     shutil.copy(made, made.with_name(made.name.replace("40.parquet", "41.parquet")))
     made.unlink()
-    with pytest.raises(Corrupt, match="has 40 rows where its name says 41: it was renamed, or is not ours"):
+    with pytest.raises(Corrupt, match="has 40 rows, its name requires 41, it was renamed or is foreign"):
         planned(orders)
 
 
@@ -133,9 +133,7 @@ def test_the_end_of_an_open_segment_is_looked_for_in_its_last_files_alone(orders
     torn = orders.log(70, 90)
     torn.write_bytes(torn.read_bytes()[:-5])
     assert planned(orders, startingOffsets='{"0": 65}', endingOffsets='{"0": 80}').ranges == {0: [(65, 80)]}
-    with pytest.raises(
-        OutOfRange, match="'endingOffsets' asks for offset 81 of shop/orders#0, which is in files up to"
-    ):
+    with pytest.raises(OutOfRange, match="'endingOffsets' is offset 81 of shop/orders#0, which is in files up to"):
         planned(orders, startingOffsets='{"0": 65}', endingOffsets='{"0": 81}')
 
 
@@ -150,12 +148,12 @@ def test_logs_that_become_tables_meanwhile_are_looked_for_again(orders: TopicFil
 
 def test_a_segment_without_files_ends_where_it_begins_unless_retention_may_have_emptied_it(tmp_path: Path) -> None:
     kept = TopicFiles(tmp_path / "kept")
-    with pytest.raises(OutOfRange, match="asks for offset 5 of shop/orders#0, which is in files up to 0"):
+    with pytest.raises(OutOfRange, match="is offset 5 of shop/orders#0, which is in files up to 0"):
         planned(kept, startingOffsets='{"0": 5}')
     emptied = TopicFiles(tmp_path / "emptied", retention_s=60)
     assert planned(emptied, startingOffsets='{"0": 5}').ranges == {}
     emptied.seal(0, 4)
-    with pytest.raises(OutOfRange, match="asks for offset 5 of shop/orders#0, which ends at 4"):
+    with pytest.raises(OutOfRange, match="is offset 5 of shop/orders#0, which ends at 4"):
         planned(emptied, startingOffsets='{"0": 5}')
 
 
@@ -192,7 +190,7 @@ def test_without_files_brokers_give_what_they_kept(orders: TopicFiles) -> None:
     (all_of_it,) = plan_ranges(snapshot, ReadWindow(), BrokerOffsets(begins={0: 10}, ends={0: 30}, is_all=True))
     assert all_of_it == BrokerRange(segment=0, start_offset=10, end_offset=30, from_earliest=True)
     window = parse_options({"topic": "shop/orders", "bootstrap": "x:1", "startingOffsets": "5"}).window
-    with pytest.raises(OutOfRange, match="offsets from 5 on were removed by retention, the lowest that is kept is 10"):
+    with pytest.raises(OutOfRange, match="offsets from 5 on were removed by retention, the lowest left is 10"):
         plan_ranges(snapshot, window, BrokerOffsets(begins={0: 10}, ends={0: 30}))
 
 
@@ -307,7 +305,7 @@ def test_a_topic_with_a_type_that_spark_reads_otherwise_is_left_to_the_source(
     snapshot = read_snapshot(files.root, files.name)
     why = why_not_native(options, chosen_columns(snapshot.topic, options.shown))
     assert why is not None
-    assert "of column 'odd' otherwise, or not at all" in why
+    assert "of column 'odd' differently, or not at all" in why
     some = parse_options({"storage": str(tmp_path), "topic": "shop/orders", "columns": "offset,id"})
     assert why_not_native(some, chosen_columns(snapshot.topic, some.shown)) is None
 

@@ -218,7 +218,7 @@ def test_plain_parquet_needs_nothing_of_ours(spark: SparkSession, orders: TopicF
     [
         ({"bootstrap": "here"}, "InvalidArgument: .*'here'"),
         ({"startOffset": "1"}, "InvalidArgument: option '(?i:startOffset)' is unknown: did you mean 'startingOffsets'"),
-        ({"startingOffsets": "latest"}, "InvalidArgument: option 'startingOffsets' is 'latest': a batch read can not"),
+        ({"startingOffsets": "latest"}, "InvalidArgument: option 'startingOffsets' is 'latest': a batch read cannot"),
         ({"topic": "shop/nothing"}, "NotFound: no topic shop/nothing in .*: it has shop/orders"),
         ({"topic": "../etc"}, "InvalidArgument: namespace '..' is not allowed"),
         ({"topic": "orders"}, "InvalidArgument: topic 'orders' is not NAMESPACE/NAME"),

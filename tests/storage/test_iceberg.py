@@ -175,7 +175,7 @@ def test_types_are_read_right_and_what_iceberg_has_not_is_left_out(
 def test_a_topic_whose_files_pyiceberg_can_not_read_is_refused_in_words(tmp_path: Path, kind: pa.DataType) -> None:
     assert "odd" in iceberg_columns(pa.schema([("odd", pa.list_(kind))])).unreadable
     files = TopicFiles(tmp_path, schema=pa.schema([("odd", kind)]))
-    with pytest.raises(Unsupported, match=r"shop/orders can not be exported to Iceberg: .*odd, "):
+    with pytest.raises(Unsupported, match=r"shop/orders cannot be exported to Iceberg: .*odd, "):
         export(files)
 
 
@@ -210,7 +210,7 @@ def test_the_other_columns_are_read_beside_one_that_is_left_out_for_what_is_in_i
 )
 def test_a_column_is_refused_whose_name_iceberg_gives_to_a_part_of_another(name: str, kind: pa.DataType) -> None:
     found = iceberg_columns(pa.schema([("s", kind), (name, pa.int64()), ("t.x", pa.int64())]))
-    assert found.unreadable == {name: "to Iceberg its name is that of a part of column 's'"}
+    assert found.unreadable == {name: "Iceberg gives a part of column 's' this name"}
     assert found.schema.names == ["s", "t.x"]
 
 
@@ -230,9 +230,9 @@ def test_what_is_in_the_way_is_named(orders: TopicFiles, tmp_path: Path, monkeyp
     orders.table(0, 10)
     with pytest.raises(NotFound, match="no topic shop/returns"):
         export_iceberg(orders.root, TopicName("shop", "returns"), "sqlite:///x.db")
-    with pytest.raises(InvalidArgument, match=r"catalog nowhere can not be opened .*\.pyiceberg\.yaml"):
+    with pytest.raises(InvalidArgument, match=r"catalog nowhere cannot be opened .*\.pyiceberg\.yaml"):
         export_iceberg(orders.root, orders.name, "nowhere")
-    with pytest.raises(InvalidArgument, match=r"catalog sqlite:////nonexistent/x[.]db can not be opened"):
+    with pytest.raises(InvalidArgument, match=r"catalog sqlite:////nonexistent/x[.]db cannot be opened"):
         export_iceberg(orders.root, orders.name, "sqlite:////nonexistent/x.db")
     export(orders)
     opened(orders).transaction().set_properties({iceberg.UID_KEY: "8"}).commit_transaction()

@@ -6,9 +6,9 @@ from typing import Protocol
 
 from seaweedmq.coordination.etcd import EtcdMetaStore
 from seaweedmq.coordination.local import LocalEtcd
-from seaweedmq.coordination.memory import MemoryMetaServer, MemoryMetaStore
 from seaweedmq.errors import Unavailable
 from seaweedmq.ports import Changes, Compare, Delete, Entry, MetaStore, Put, Snapshot
+from tests.doubles.memory_meta import MemoryMetaServer, MemoryMetaStore
 
 CALL_TIMEOUT_S = 0.5
 

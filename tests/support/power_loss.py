@@ -3,7 +3,7 @@
 import random
 
 from seaweedmq.storage.logs.lost_blocks import BLOCK_BYTES
-from seaweedmq.storage.store.memory import MemorySegmentStore
+from tests.doubles.memory_store import MemorySegmentStore
 
 
 def lose_power(store: MemorySegmentStore, rng: random.Random) -> None:

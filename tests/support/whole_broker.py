@@ -9,7 +9,6 @@ from pathlib import Path
 
 from seaweedmq.broker.broker import Broker
 from seaweedmq.cli.servers.own_process import OwnProcess
-from seaweedmq.coordination.memory import MemoryMetaServer, MemoryMetaStore
 from seaweedmq.kafka.gateway import Gateway
 from seaweedmq.kafka.handlers import Handlers
 from seaweedmq.model.config import BrokerConfig
@@ -21,6 +20,7 @@ from seaweedmq.runtime.process.boot_clock import boot_s
 from seaweedmq.runtime.process.free_ports import ReservedPort
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.converter import ProcessTableConverter
+from tests.doubles.memory_meta import MemoryMetaServer, MemoryMetaStore
 
 
 @dataclass(frozen=True)

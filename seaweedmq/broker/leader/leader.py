@@ -231,7 +231,7 @@ class Leader:
         news = [segment for segment in segments if not self.transitions.concerns(segment)]
         if not news:
             return
-        log.log(level, "replica suspected: %s: %s: %s", named(news), suspect or "nobody", suspicions.reason)
+        log.log(level, "replica suspected: %s: %s: %s", named(news), suspect or "no broker", suspicions.reason)
         if suspect:
             self.placement.suspect(suspect)
         for segment in news:

@@ -1,4 +1,4 @@
-"""Broker settings from a TOML file."""
+"""Reader of broker settings from a TOML file."""
 
 import tomllib
 from dataclasses import fields
@@ -8,15 +8,15 @@ from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.config import DELIVERY_TIMEOUT_S_MAX, PRODUCER_IDLE_S_MAX, BrokerConfig
 
 REMEMBERED = ("producer_idle_s", "producer_retention_s", "segment_retention_s")
-"""How long brokers remember what publishers may still repeat, or ask for."""
+"""Settings for how long brokers remember what publishers may still repeat or query."""
 
 
 def read_config(path: Path | None, **overrides: float | str | None) -> BrokerConfig:
-    """The settings in a TOML file (None: the defaults), with the overrides that are not None on top.
+    """Read the settings from a TOML file (None: the defaults), and apply the overrides that are not None.
 
     Raises:
-        InvalidArgument: not TOML, an unknown setting, a value that is not of the right type or a number not above 0, or
-            one that does not fit what clients may do.
+        InvalidArgument: If the file is not TOML, a setting is unknown, a value has the wrong type or is not above 0, or
+            a value is out of range for what clients may do.
     """
     found = dict[str, object]()
     if path is not None:
@@ -28,10 +28,10 @@ def read_config(path: Path | None, **overrides: float | str | None) -> BrokerCon
     where = "settings" if path is None else f"config {path}"
     for name, value in found.items():
         if name not in known:
-            raise InvalidArgument(f"{where}: unknown setting {name!r}; the known ones are {', '.join(sorted(known))}")
+            raise InvalidArgument(f"{where}: unknown setting {name!r}: choose one of {', '.join(sorted(known))}")
         if known[name] in (bool, str):
             if not isinstance(value, known[name]):  # type: ignore[arg-type]
-                rule = "true or false" if known[name] is bool else "a text"
+                rule = "true or false" if known[name] is bool else "a string"
                 raise InvalidArgument(f"{where}: {name} = {value!r} is not {rule}")
             continue
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -48,7 +48,7 @@ def read_config(path: Path | None, **overrides: float | str | None) -> BrokerCon
         if value <= DELIVERY_TIMEOUT_S_MAX:
             raise InvalidArgument(
                 f"{where}: {name} = {value:g} is too short: give more than {DELIVERY_TIMEOUT_S_MAX:g}, the seconds "
-                "that a client may go on delivering (delivery_timeout_s)"
+                "that a client may retry a delivery (delivery_timeout_s)"
             )
     if config.producer_idle_s > PRODUCER_IDLE_S_MAX:
         raise InvalidArgument(

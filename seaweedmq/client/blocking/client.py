@@ -1,4 +1,4 @@
-"""The synchronous face: the same publisher, subscriber and administration for threads."""
+"""The synchronous client, publisher and subscribers, for threads."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -31,10 +31,12 @@ from seaweedmq.ports import Dialer, Environment
 
 
 class _Context(ABC):
-    """``with`` closes."""
+    """A context manager that closes at the end of the block."""
 
     @abstractmethod
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close."""
+        ...
 
     def __enter__(self) -> Self:
         return self
@@ -46,20 +48,20 @@ class _Context(ABC):
 
 
 class Publisher(_Context):
-    """Publishes to one topic. Safe for any number of threads.
+    """A publisher to one topic. Any number of threads may use it.
 
-    Records of one key are kept in the order of the calls. A record is stored once, however often its frame had to be
-    sent. With ``with``, leaving the block delivers everything.
+    Records of one key keep the order of the calls. A record is stored once, however often its frame is sent. With
+    ``with``, the end of the block delivers all records.
     """
 
     def __init__(self, core: aio_publisher.Publisher, background: Background) -> None:
         self._core = core
         self._background = background
-        self.send = core.buffer.send  # type: ignore[method-assign]  # one call less a record than the method below
+        self.send = core.buffer.send  # type: ignore[method-assign]  # saves one call per record
 
     @property
     def topic(self) -> str:
-        """``namespace/name``."""
+        """The topic, ``namespace/name``."""
         return self._core.topic
 
     def send(
@@ -71,18 +73,19 @@ class Publisher(_Context):
         timestamp: Timestamp | None = None,
         timeout: float | None = None,
     ) -> RecordFuture:
-        """Take a record in and return the future of its :class:`Receipt`; blocks while ``buffer_bytes_max`` is reached.
+        """Send a record, and return the future of its :class:`Receipt`. Blocks while ``buffer_bytes_max`` is reached.
 
         Args:
-            key: records of one key stay in order; without one the record goes anywhere.
-            headers: names with their bytes or None, as a mapping, or as pairs where a name is repeated.
-            timestamp: aware datetime or microseconds since 1970; now by default.
-            timeout: seconds to block at most.
+            value: The value.
+            key: The key. Records of one key stay in order; a record without a key goes to any segment.
+            headers: Names with bytes or None, as a mapping, or as pairs, which may repeat a name.
+            timestamp: A datetime with a time zone, or microseconds since 1970. Default: now.
+            timeout: The longest wait for room, in seconds. Default: unlimited.
 
         Raises:
-            InvalidArgument: an argument has the wrong type, or the topic has a schema (use ``send_table``).
-            DeadlineExceeded: there was no room within ``timeout``; the record was not sent.
-            Closed: the publisher is closed.
+            InvalidArgument: If an argument has the wrong type, or the topic has a schema (use ``send_table``).
+            DeadlineExceeded: If there is no room within ``timeout``. The record was not sent.
+            Closed: If the publisher is closed.
         """
         return self._core.buffer.send(value, key=key, headers=headers, timestamp=timestamp, timeout=timeout)
 
@@ -93,19 +96,22 @@ class Publisher(_Context):
         timestamp: str | None = None,
         timeout: float | None = None,
     ) -> TableFuture:
-        """Publish every row, without touching one in Python, and return the future of a :class:`TableReceipt`.
+        """Publish every row of a table, and return the future of a :class:`TableReceipt`.
 
-        The topic's schema decides which columns the table has. A topic without one takes tables of ``_value`` and,
-        if wanted, ``_key, _timestamp, _headers``; given another table while still empty, it adopts its schema.
+        No row becomes a Python object. The topic's schema determines the table's columns. A topic without a schema
+        takes tables of ``_value`` and optionally ``_key``, ``_timestamp`` and ``_headers``. An empty topic adopts the
+        schema of any other table.
 
         Args:
-            key, timestamp: columns to take them from. Keys are text as UTF-8, bytes, or integers as decimal text.
-                Timestamps without a time zone are UTC.
-            timeout: seconds to block at most while ``buffer_bytes_max`` is reached.
+            table: The rows.
+            key: The column of the keys: text (as UTF-8), bytes, or integers (as decimal text). Default: ``_key``.
+            timestamp: The column of the timestamps; UTC if it has no time zone. Default: ``_timestamp``.
+            timeout: The longest wait while ``buffer_bytes_max`` is reached, in seconds. Default: unlimited.
 
         Raises:
-            InvalidArgument: names the column that does not fit.
-            DeadlineExceeded: there was no room within ``timeout``; nothing was sent.
+            InvalidArgument: If a column does not fit. The message names it.
+            DeadlineExceeded: If there is no room within ``timeout``. Nothing was sent.
+            Closed: If the publisher is closed.
         """
         job = self._background.run(self._core.prepare(table, key, timestamp))
         while not self._core.buffer.add_table(job):
@@ -116,12 +122,13 @@ class Publisher(_Context):
 
     @documented_as(aio_publisher.Publisher.close)
     def close(self, timeout: float | None = None) -> None:
+        """Deliver all records, then stop."""
         if not (self._core.is_close_reported or (self._core.is_closed and self._background.is_stopped)):
             self._background.run(self._core.close(timeout))
 
 
 class Subscriber(_Context):
-    """Reads one topic. One thread takes from it at a time; any thread may close it, which ends iteration."""
+    """A subscriber to one topic. One thread takes from it at a time; any thread may close it, which ends iteration."""
 
     def __init__(
         self, core: aio_subscriber.Subscriber | aio_group_subscriber.GroupSubscriber, background: Background
@@ -132,17 +139,17 @@ class Subscriber(_Context):
 
     @property
     def topic(self) -> str:
-        """``namespace/name``."""
+        """The topic, ``namespace/name``."""
         return self._core.topic
 
     @property
     def skipped(self) -> Sequence[SkippedRecords]:
-        """Lost records that were skipped, by ``on_missing="skip"``: the last gaps, in the order of reading."""
+        """The lost records skipped by ``on_missing="skip"``: the last 1,000 gaps, in the order of reading."""
         return tuple(self._core.skipped)
 
     @property
     def schema(self) -> pa.Schema | None:
-        """The topic's, as known now; None for a plain topic."""
+        """The topic's latest known schema; None for a plain topic."""
         return self._core.schema
 
     @documented_as(aio_subscriber.Subscriber.__aiter__)
@@ -155,23 +162,34 @@ class Subscriber(_Context):
 
     @documented_as(aio_subscriber.Subscriber.batches)
     def batches(self) -> Iterator[pa.RecordBatch]:
+        """Iterate over the records as Arrow batches."""
         while self._fetch():
             batch = self._core.pop_batch()
             if batch is not None:
                 yield batch
 
     def ack(self, delivered: Message | pa.RecordBatch | pa.Table) -> None:
-        """Say that a message, or all rows of a batch, are dealt with. From any thread. Without a group nothing keeps a
-        position, and this does nothing.
+        """Acknowledge a message, or all rows of a batch. Any thread may call it. Without a group this does nothing.
+
+        Args:
+            delivered: A message, or rows of a delivered batch with ``_segment`` and ``_offset``.
 
         Raises:
-            InvalidArgument: the batch has no columns ``_segment`` and ``_offset``.
+            InvalidArgument: If the batch has no columns ``_segment`` and ``_offset``.
         """
         self._core.ack(delivered)
 
     def nack(self, delivered: Message | pa.RecordBatch | pa.Table, delay: float | timedelta = 0.0) -> None:
-        """Say that a message, or all rows of a batch, are not dealt with: the group gets them again after ``delay``.
-        From any thread. Without a group this does nothing.
+        """Reject a message, or all rows of a batch: the group redelivers them. Any thread may call it.
+
+        Without a group this does nothing.
+
+        Args:
+            delivered: A message, or rows of a delivered batch with ``_segment`` and ``_offset``.
+            delay: The time before redelivery, in seconds or as a timedelta.
+
+        Raises:
+            InvalidArgument: If the delay is negative, or the batch has no columns ``_segment`` and ``_offset``.
         """
         self._core.nack(delivered, delay)
 
@@ -181,8 +199,8 @@ class Subscriber(_Context):
             self._background.run(self._core.close())
 
     def _fetch(self) -> bool:
-        # An interrupt leaves the call running; the next one waits for the same, so that nothing is lost in between.
-        # What it fetched may have been taken by then.
+        # An interrupt leaves the call running, and the next call waits for the same one, so that nothing is lost. Its
+        # rows may have been taken by then.
         while not self._core.has_rows:
             if self._pending is None:
                 if self._core.is_closed:
@@ -198,10 +216,10 @@ class Subscriber(_Context):
 
 
 class GroupSubscriber(Subscriber):
-    """A member of a group. One thread takes from it at a time; any thread acknowledges, pauses, or closes it.
+    """A member of a group. One thread takes from it at a time; any thread may acknowledge, pause or close.
 
-    Every record is delivered at least once: what is not acknowledged when a member ends, or loses a segment, is
-    delivered to another. A segment's committed offset is the lowest that is not acknowledged.
+    Every record is delivered at least once. Records that are not acknowledged when a member ends, or loses a segment,
+    go to another member. A segment's committed offset is the lowest unacknowledged one.
     """
 
     _core: aio_group_subscriber.GroupSubscriber
@@ -211,27 +229,31 @@ class GroupSubscriber(Subscriber):
 
     @property
     def group(self) -> str:
+        """The group's name."""
         return self._core.group
 
     @property
     def member(self) -> str:
-        """Id in the group."""
+        """The member's name in the group."""
         return self._core.member
 
     @documented_as(aio_group_subscriber.GroupSubscriber.pause)
     def pause(self) -> None:
+        """Stop delivery until :meth:`resume`."""
         self._core.pause()
 
     @documented_as(aio_group_subscriber.GroupSubscriber.resume)
     def resume(self) -> None:
+        """Continue delivery."""
         self._core.resume()
 
     commit = blocking(aio_group_subscriber.GroupSubscriber.commit)
     handle = blocking(aio_group_subscriber.GroupSubscriber.handle)
 
     def close(self) -> None:
-        """End iteration, commit what was acknowledged, leave the group. Waits for handlers, unless one of them calls
-        it. Idempotent.
+        """End iteration, commit acknowledged offsets, and leave the group. Idempotent.
+
+        It waits for handlers up to ``close_timeout_s``, unless a handler calls it.
         """
         if self._core.is_inside_handler():
             self._core.end()
@@ -240,9 +262,10 @@ class GroupSubscriber(Subscriber):
 
 
 class Client(_Context):
-    """A connection to a cluster, made by ``seaweedmq.connect``. Safe for any number of threads.
+    """A connection to a cluster, made by ``seaweedmq.connect``. Any number of threads may use it.
 
-    It is closed by ``with``, by :meth:`close`, and at the end of the interpreter. It can not be used after ``fork``.
+    ``with``, :meth:`close` and the end of the interpreter close it. A forked child process cannot use it. ``admin`` is
+    the administration of the cluster.
     """
 
     def __init__(self, bootstrap: str | Sequence[str], dialer: Dialer, env: Environment, config: ClientConfig) -> None:
@@ -267,7 +290,19 @@ class Client(_Context):
         buffer_bytes_max: int | None = None,
         delivery_timeout_s: float | None = None,
     ) -> Publisher:
-        """A publisher to one topic; the options are those of :class:`ClientConfig`. Raises NotFound."""
+        """Open a publisher to one topic.
+
+        Args:
+            topic: The topic, ``namespace/name``.
+            linger_s: See :class:`ClientConfig`, also for the options below. Default: the client's value.
+            batch_bytes: See there.
+            buffer_bytes_max: See there.
+            delivery_timeout_s: See there.
+
+        Raises:
+            NotFound: If the topic does not exist.
+            InvalidArgument: If the name or an option is invalid.
+        """
         opening = self._core.publisher(
             topic,
             linger_s=linger_s,
@@ -329,40 +364,58 @@ class Client(_Context):
     def subscriber(
         self, topic: str | TopicName, *, group: str | None = None, **options: Any
     ) -> Subscriber | GroupSubscriber:
-        """A subscriber to one topic.
+        """Open a subscriber to one topic.
 
         Args:
-            group: read as a member of this group, which shares the segments out and remembers what was acknowledged.
-                Without one the subscriber reads everything itself.
-            start: "earliest": what retention kept. "latest": what is committed from now on. An int: every record
-                whose offset is at least that, in every segment. A datetime: in every segment, the first record with
-                at least that timestamp and all that follow it. A group that read the topic before goes on where it was.
-            limit: end after this many records.
-            stop_at: "latest": end when everything committed at the time of opening was delivered; with a group, when
-                all its members have acknowledged that.
-            timeout: end when nothing arrived for this many seconds.
-            columns: of the batches; all by default.
-            on_missing: "fail": raise ``DataLoss`` where records are lost, which neither retention nor a low watermark
-                removed. "skip": continue behind them, with a warning and an entry in ``skipped``.
-            member: with a group, a name of one's own; a later member of the same name fences the earlier.
-            auto_ack: with a group, what was handed out is acknowledged when the next is asked for.
-            max_deliveries: with a group, after so many a record goes to ``dead_letter``, by default
-                ``<topic>.<group>.dead-letter``, which is created if it does not exist.
-            max_unacked: with a group, records handed out and not acknowledged, beyond which delivery waits.
+            topic: The topic, ``namespace/name``.
+            group: The group to join. It divides the segments among its members and stores acknowledged offsets.
+                Without a group the subscriber reads the whole topic itself.
+            **options: The options below.
+
+        Options of every subscriber:
+
+        - ``start``: ``"earliest"`` reads all records that retention has not removed, ``"latest"`` (the default) those
+          committed from now on. An int reads every record at or above that offset, in every segment. A datetime with a
+          time zone reads, in every segment, the first record with at least that timestamp and all that follow it. A
+          group that read the topic before continues at its committed offsets.
+        - ``limit``: The number of records after which iteration ends. Default: unlimited.
+        - ``stop_at``: ``"latest"`` ends iteration when all records committed at the time of opening were delivered;
+          with a group, when its members have acknowledged them.
+        - ``timeout``: The time without records after which iteration ends, in seconds. Default: unlimited.
+        - ``columns``: The columns of the batches. Default: all.
+        - ``on_missing``: ``"fail"`` (the default) raises ``DataLoss`` where records are lost, which neither retention
+          nor a low watermark removed. ``"skip"`` continues after them, with a warning and an entry in ``skipped``.
+
+        Options with a group:
+
+        - ``member``: The member's name, 1 to 100 of ``A-Z a-z 0-9 . _ -``. Default: a random name. A later member of
+          the same name fences the earlier one.
+        - ``auto_ack``: Whether the request for the next records acknowledges the previous ones. Default: False.
+        - ``max_deliveries``: The number of deliveries after which a record goes to ``dead_letter``. Default: unlimited.
+        - ``dead_letter``: The dead-letter topic, which is created if it does not exist. Default:
+          ``<topic>.<group>.dead-letter``.
+        - ``max_unacked``: The limit of unacknowledged records, above which delivery waits. Default: 100,000.
 
         Raises:
-            NotFound: no such topic.
+            NotFound: If the topic does not exist.
+            InvalidArgument: If a name or an option is invalid, or an option needs a group.
+            TypeError: If an option does not exist.
+            Unavailable: If no broker answers within ``admin_timeout_s``.
+            ResourceExhausted: If ``groups_max``, ``group_members_max`` or the leader's memory for groups is reached.
         """
         opened = self._background.run(_opened(self._core.subscriber(topic, group=group, **options)))
         kind = Subscriber if group is None else GroupSubscriber
         return kind(opened, self._background)
 
     def close(self) -> None:
-        """Close every publisher, which delivers what was sent, and subscriber, then the connections. Idempotent.
+        """Close all publishers and subscribers, then the connections. Idempotent.
+
+        Publishers deliver the records that were sent.
 
         Raises:
-            SeaweedMQError: the first failure to deliver that was not told yet; everything is closed all the same.
-            InvalidArgument: called by a callback or a coroutine handler, whose thread would wait for itself.
+            SeaweedMQError: If a delivery failed and no earlier call reported it: the first such failure. Everything
+                is closed nevertheless.
+            InvalidArgument: If a callback or a coroutine handler calls it, whose thread would wait for itself.
         """
         if self._closed:
             return

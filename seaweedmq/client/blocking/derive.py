@@ -1,4 +1,4 @@
-"""Blocking methods derived from coroutine methods: one signature and one docstring for both faces."""
+"""Blocking methods derived from coroutine methods: one signature and one docstring for both APIs."""
 
 import functools
 from collections.abc import Callable, Coroutine
@@ -13,8 +13,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def blocking(method: Callable[Concatenate[C, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
-    """``method`` of a core as the method of its face, which has the core in ``_core`` and the client's thread in
-    ``_background``. It returns when the work is done; an interrupt cancels that."""
+    """Derive a blocking method from a coroutine method of the core.
+
+    The class has the core in ``_core`` and the client's thread in ``_background``. An interrupt cancels the coroutine.
+    """
 
     @functools.wraps(method)
     def run(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -25,7 +27,7 @@ def blocking(method: Callable[Concatenate[C, P], Coroutine[Any, Any, R]]) -> Cal
 
 
 def documented_as(method: Callable[..., Any]) -> Callable[[F], F]:
-    """Gives a method of the face that is written by hand the docstring of the core's ``method``."""
+    """Copy the docstring of the core's ``method`` to a blocking method that is not derived."""
 
     def document(own: F) -> F:
         own.__doc__ = method.__doc__

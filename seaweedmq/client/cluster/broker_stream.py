@@ -1,4 +1,4 @@
-"""One stream with one broker: dialled, answered in time, and closed however it ends."""
+"""A stream with one broker, with a deadline for each reply, closed on every exit."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -14,10 +14,9 @@ R = TypeVar("R")
 
 
 class BrokerStream(Generic[R]):
-    """``replies`` of the broker, and how long the next one may take.
+    """The replies of a broker, and the deadline of the next one.
 
-    Whoever holds one may go on speaking of it while it is being closed, which takes as long as gRPC takes: that changes
-    nothing any more.
+    Calls have no effect while the stream is being closed, which takes as long as gRPC takes.
     """
 
     def __init__(self, address: str, replies: AsyncIterator[R], limit: asyncio.Timeout) -> None:
@@ -26,22 +25,22 @@ class BrokerStream(Generic[R]):
         self._limit = limit
         self._is_over = False
         self.failure: SeaweedMQError | None = None
-        """Why it is being ended by this side."""
+        """The error with which this side ends the stream; None while it does not."""
 
     def end(self, error: SeaweedMQError) -> None:
-        """End it with this error, which is no fault of the broker's."""
+        """End the stream with an error that is not the broker's fault."""
         if self._can_still_wait():
             self.failure = error
             self._limit.reschedule(asyncio.get_running_loop().time())
 
     def expect(self, within_s: float | None) -> None:
-        """The next reply is due in so many seconds; None: it may take any time. Said anew, the last one counts."""
+        """Set the deadline of the next reply, in seconds from now; None removes it. It replaces the previous one."""
         if self.failure is None and self._can_still_wait():
             now = asyncio.get_running_loop().time()
             self._limit.reschedule(None if within_s is None else now + within_s)
 
     def over(self) -> None:
-        """Nothing is awaited of the broker any more."""
+        """Mark the stream as over: no reply is awaited."""
         self._is_over = True
 
     def _can_still_wait(self) -> bool:
@@ -52,14 +51,17 @@ class BrokerStream(Generic[R]):
 async def broker_stream(
     cluster: Cluster, address: str, open_stream: Callable[[BrokerApi], AsyncIterator[R]], what: str
 ) -> AsyncIterator[BrokerStream[R]]:
-    """Open a stream to the broker at ``address``. The first reply is awaited for ``answer_timeout_s`` of the cluster.
+    """Open a stream to a broker. The first reply is due within the cluster's ``answer_timeout_s``.
 
     Args:
-        what: what it is about, for people.
+        cluster: The cluster.
+        address: The broker's ``host:port``.
+        open_stream: Makes the call.
+        what: The subject of the stream, for error messages.
 
     Raises:
-        Unavailable: a reply did not come in time, and the broker is avoided for a while.
-        SeaweedMQError: what :meth:`BrokerStream.end` was given.
+        Unavailable: If a reply is late. The broker is avoided for a while.
+        SeaweedMQError: If :meth:`BrokerStream.end` was called: its error.
     """
     talk: BrokerStream[R] | None = None
     with cluster.reaching(address):
@@ -76,4 +78,4 @@ async def broker_stream(
         except TimeoutError:
             if talk is not None and talk.failure is not None:
                 raise talk.failure from None
-            raise Unavailable(f"broker {address} does not answer for {what}") from None
+            raise Unavailable(f"broker {address} does not answer for {what}: retry") from None

@@ -1,7 +1,7 @@
-"""What brokers tell of topics as soon as it changes: one call at a time, for all topics that somebody waits for.
+"""Topic updates pushed by brokers: one call at a time, for all topics that have subscribers.
 
-When a broker dies, every segment it served waits for its successor. Asked for one by one, again and again, these took
-a client of 450 topics two fifths of its CPU, and the brokers as much as they needed for the successors.
+When a broker dies, every segment it served waits for its successor. Polling topic by topic took a client of 450 topics
+two fifths of its CPU, and cost the brokers as much as the successors themselves.
 """
 
 import asyncio
@@ -15,61 +15,61 @@ from seaweedmq.model.messages.calls import AWAITED_AT_ONCE_MAX, AwaitedTopic, Aw
 from seaweedmq.runtime.retrying import backoff, retrying
 
 GATHER_S = 0.02
-"""Least time between two calls: more topics may be wanted, and more may have changed, at the same time."""
+"""Minimum time between two calls, in which more topics are subscribed and more changes arrive."""
 TOPICS_PER_S = 5_000
-"""Most topics that calls name in a second. Each call names all of them: while thousands change one after another, calls
-at every change would cost the square of their number."""
+"""Limit of topics that calls name in a second. Each call names all topics: while thousands change one after another, a
+call per change would cost the square of their number."""
 PATIENCE_S = 1.0
-"""How long a broker waits for a change. A frozen one is noticed that much later."""
+"""Time that a broker waits for a change. A frozen broker is noticed that much later."""
 PAUSE_S_MIN, PAUSE_S_MAX = 0.05, 1.0
-"""After a broker that does not answer, before the next one is asked: a random time up to a bound that doubles."""
+"""Bounds of the random pause after a broker that does not answer; the upper bound of a pause doubles."""
 
 
 def pause_s(topics: int) -> float:
-    """Return the pause before a call that names so many topics."""
+    """Return the pause in seconds before a call that names ``topics`` topics."""
     return max(GATHER_S, topics / TOPICS_PER_S)
 
 
 class UpdateSubscriber(Protocol):
-    """What somebody knows of a topic."""
+    """A subscriber to updates of one topic."""
 
     def awaited(self) -> AwaitedTopic:
-        """What is known now."""
+        """Return the state that the subscriber has."""
 
     def know(self, told: TopicDescription) -> bool:
-        """Take in what a broker told, if it is newer."""
+        """Take in a broker's description if it is newer. Return whether it was taken in."""
 
     def confirm(self) -> None:
-        """A broker knows nothing newer."""
+        """Note that a broker has nothing newer."""
 
 
 class TopicUpdates:
-    """The topics that somebody waits for; a task asks for news of them while there are any."""
+    """The subscribed topics. A task queries updates while there are any."""
 
     def __init__(self, ask: Callable[[AwaitTopics], Awaitable[UpdatedTopics]], rng: random.Random) -> None:
-        """``ask`` makes the call at one broker."""
+        """Make an empty set; ``ask`` makes the call at one broker."""
         self._ask = ask
         self._rng = rng
         self._wanted: dict[UpdateSubscriber, float] = {}
-        """Until when, by the loop's clock; the one that was not asked for the longest first."""
+        """Subscriber -> loop time at which its subscription ends; the least recently queried first."""
         self._more = asyncio.Event()
         self._asking: asyncio.Task[None] | None = None
 
     def want(self, known: UpdateSubscriber, until: float) -> None:
-        """Tell it what is new, until the loop's clock says so. What is said anew counts."""
+        """Send updates to a subscriber until a loop time, which replaces the previous one."""
         if known not in self._wanted:
             self._more.set()
         self._wanted[known] = until
         self._begin()
 
     def forget(self, known: UpdateSubscriber) -> None:
-        """Tell it nothing any more."""
+        """End the updates to a subscriber."""
         self._wanted.pop(known, None)
         if not self._wanted and self._asking is not None:
             self._asking.cancel()
 
     async def close(self) -> None:
-        """Ask no more."""
+        """End all subscriptions and the task."""
         self._wanted.clear()
         if self._asking is not None:
             self._asking.cancel()
@@ -77,18 +77,18 @@ class TopicUpdates:
 
     def _begin(self) -> None:
         if self._asking is None:
-            self._asking = asyncio.create_task(self._run(), name="news of topics")
+            self._asking = asyncio.create_task(self._run(), name="topic updates")
             self._asking.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._asking = None
         if not task.cancelled():
             task.result()
-        if self._wanted:  # since it was told to end
+        if self._wanted:  # Subscribed after the task was cancelled.
             self._begin()
 
     async def _run(self) -> None:
-        # Whatever a broker refuses is told to those who ask for a topic by itself, as all do when nothing is told.
+        # Errors are not reported here: without updates every subscriber queries its topic itself and gets the error.
         asking = retrying(backoff(self._rng, PAUSE_S_MIN, PAUSE_S_MAX), on=SeaweedMQError)
         while self._still_wanted():
             await asyncio.sleep(pause_s(len(self._wanted)))
@@ -100,13 +100,13 @@ class TopicUpdates:
         return bool(self._wanted)
 
     async def _ask_once(self) -> None:
-        """One call. Given up when more topics are wanted: the next one asks for these, too."""
+        """Make one call. It is cancelled when more topics are subscribed: the next call includes them."""
         if not self._still_wanted():
             return
         self._more.clear()
         chosen = self._next()
         call = asyncio.ensure_future(self._ask(AwaitTopics(tuple(chosen.values()), PATIENCE_S)))
-        more = asyncio.create_task(self._more.wait(), name="more topics are wanted")
+        more = asyncio.create_task(self._more.wait(), name="wait for more topics")
         try:
             await asyncio.wait({call, more}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -124,7 +124,7 @@ class TopicUpdates:
                 known.confirm()
 
     def _next(self) -> dict[UpdateSubscriber, AwaitedTopic]:
-        """As many as one call takes; the next call begins with the others."""
+        """Return the topics of one call, up to its limits. The next call begins with the others."""
         chosen: dict[UpdateSubscriber, AwaitedTopic] = {}
         ids = 0
         for known, until in list(self._wanted.items()):

@@ -1,11 +1,11 @@
-"""Whether a member may believe what it was assigned: not for long after it last heard of the coordinator.
+"""The lease on a member's assignment, which expires soon after the last contact with the coordinator.
 
-A member that stood still (a stopped process, a suspended machine, a loop that computed) or was cut off may have lost
-its segments to others meanwhile, and what it hears first when it goes on may be old. So it hands nothing out until a
+A member that was paused (a stopped process, a suspended machine, a blocked loop) or disconnected may have lost its
+segments meanwhile, and the first message that it receives afterwards may be old. It therefore delivers nothing until a
 stream that it opened since has brought an assignment.
 
-While a stream is open, gRPC looks below Python whether the coordinator is there; :meth:`AssignmentLease.beat` notes
-that, and by what lies between two beats a process sees that it stood still.
+While a stream is open, gRPC checks the coordinator below Python. :meth:`AssignmentLease.beat` records that, and the
+time between two beats shows a process that it was paused.
 """
 
 from collections.abc import Callable
@@ -13,37 +13,42 @@ from collections.abc import Callable
 from seaweedmq.model.messages.groups import GroupAssignment
 
 BEAT_S_MAX = 1.0
+"""Limit of the interval between two beats."""
 BEATS_PER_LEASE = 6
+"""Number of beats in the duration of a lease."""
 
 
 class AssignmentLease:
-    """Of one member. Threads: the loop's writes, and whoever takes records asks."""
+    """The lease of one member. The loop's thread writes it, and threads that take records read it."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """``clock``: seconds, which go on while the machine is suspended."""
+        """Make a lease without expiry; ``clock`` returns seconds and advances while the machine is suspended."""
         self.clock = clock
         self.until = float("inf")
-        """By ``clock``: so long what was assigned is still so."""
+        """The time by ``clock`` until which the assignment is valid."""
         self._trust_s = float("inf")
 
     @property
     def beat_s(self) -> float:
-        """Seconds from one beat to the next."""
+        """The interval between two beats, in seconds."""
         return min(BEAT_S_MAX, self._trust_s / BEATS_PER_LEASE)
 
     @property
     def is_fresh(self) -> bool:
-        """Whether what was assigned is still so."""
+        """Whether the assignment is still valid."""
         return self.clock() <= self.until
 
     def opened(self, at: float, assignment: GroupAssignment) -> None:
-        """The first assignment on a stream that was opened ``at``: the coordinator said it since."""
+        """Start the lease with the first assignment on a stream that was opened ``at``.
+
+        The coordinator sent it after that time.
+        """
         if assignment.trust_s is not None:
             self._trust_s = assignment.trust_s
         self.until = at + self._trust_s
 
     def beat(self) -> bool:
-        """Time passed, with the stream open. False: too much of it for the stream to be believed."""
+        """Renew the lease while the stream is open. Return False if it has expired: the process was paused."""
         if self.is_fresh:
             self.until = self.clock() + self._trust_s
             return True

@@ -1,4 +1,4 @@
-"""When a group has read everything that was there: asked of the coordinator, which knows what all members did."""
+"""Detection that a group has read all records up to given offsets, by querying the coordinator."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -12,8 +12,9 @@ from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.retrying import is_retryable
 
 STOP_POLL_S = 0.2
+"""Interval between two queries of the group."""
 LOOK_S = 5.0
-"""How often to ask whether retention removed a segment that is still to be read."""
+"""Interval between two queries of the topic: retention may remove a segment that is still to be read."""
 
 
 async def wait_finished(
@@ -24,11 +25,18 @@ async def wait_finished(
     stops: Mapping[int, int],
     is_done_here: Callable[[], bool],
 ) -> None:
-    """Return when all members together have reached the stops (segment -> offset).
+    """Return when all members together have reached the stops.
 
     Args:
-        description: of the topic, refreshed or not, with these segments.
-        is_done_here: whether this member has nothing left to do; else the coordinator need not be asked.
+        cluster: The cluster.
+        group: The group.
+        topic: The topic.
+        description: Returns the topic, refreshed or cached, with the given segments.
+        stops: Segment -> offset.
+        is_done_here: Whether this member has nothing left to do; otherwise no query is needed.
+
+    Raises:
+        SeaweedMQError: If a query fails permanently.
     """
     clock = asyncio.get_running_loop().time
     look_at = clock()
@@ -41,18 +49,24 @@ async def wait_finished(
                     is_due = clock() >= look_at
                     known = await description(is_due, left)
                     look_at = clock() + LOOK_S if is_due else look_at
-                    left &= {segment.id for segment in known.segments}  # of others, retention left nothing
+                    left &= {segment.id for segment in known.segments}  # Retention removed the others.
                 if not left:
                     return
             except SeaweedMQError as error:
-                # The membership ends when the coordinator is out of reach for too long: that is the deadline here, too.
+                # No deadline here: the membership ends when the coordinator is unreachable for too long.
                 if not is_retryable(error):
                     raise
         await asyncio.sleep(STOP_POLL_S)
 
 
 def left_to_read(description: GroupDescription, topic: TopicName, stops: Mapping[int, int]) -> set[int]:
-    """Segments that the group is not through with, of these (id -> stop offset), as far as the coordinator knows."""
+    """Return the segments whose stop the group has not reached, as far as the coordinator knows.
+
+    Args:
+        description: The group.
+        topic: The topic.
+        stops: Segment -> offset.
+    """
     for entry in description.topics:
         if entry.topic == topic:
             committed = {lag.segment: lag.committed or 0 for lag in entry.segments}

@@ -1,4 +1,4 @@
-"""Calls a user's handler for records: several at a time, never two of one key."""
+"""Concurrent calls of a user's handler, never two for records of one key."""
 
 import asyncio
 import inspect
@@ -20,7 +20,7 @@ Handler: TypeAlias = Callable[[Message], Any]
 
 
 class HandlerRunner:
-    """One run of ``handle()``."""
+    """A run of ``handle()``."""
 
     def __init__(
         self,
@@ -30,7 +30,15 @@ class HandlerRunner:
         handler: Handler,
         concurrency: int,
     ) -> None:
-        """``fetch`` waits for something to hand out, and says whether there is any."""
+        """Make a run.
+
+        Args:
+            dispatcher: The source of records.
+            fetch: Waits for records. Returns False at the end of the subscription.
+            config: The delays of redelivery.
+            handler: The user's handler.
+            concurrency: The limit of concurrent calls.
+        """
         self._dispatcher = dispatcher
         self._fetch = fetch
         self._config = config
@@ -43,13 +51,13 @@ class HandlerRunner:
         self._tasks: set[asyncio.Task[None]] = set()
         self._done = asyncio.Event()
         self._starting: asyncio.Task[Any] | None = None
-        """The task that waits for records, while it does."""
+        """The task that waits for records; None while there is none."""
         self._exit: BaseException | None = None
         """The first SystemExit or KeyboardInterrupt of a handler, which ends the run."""
 
     @property
     def running(self) -> int:
-        """Handlers at work."""
+        """The number of running handlers."""
         return len(self._tasks)
 
     def is_inside(self) -> bool:
@@ -63,15 +71,18 @@ class HandlerRunner:
                 await self._done.wait()
         except TimeoutError:
             log.warning(
-                "%d handlers did not return within %g s: their records are redelivered", self.running, timeout_s
+                "handlers still running: %d did not return within %g s: their records are redelivered",
+                self.running,
+                timeout_s,
             )
 
     async def run(self) -> None:
-        """Until the subscription ends and all handlers have returned.
+        """Call the handler until the subscription ends and all handlers have returned.
 
         Raises:
-            SystemExit, KeyboardInterrupt: If a handler does. Its record is redelivered.
-            SeaweedMQError: If fetching does.
+            SystemExit: If a handler raises it. Its record is redelivered.
+            KeyboardInterrupt: If a handler raises it. Its record is redelivered.
+            SeaweedMQError: If fetching fails.
         """
         try:
             try:
@@ -115,7 +126,7 @@ class HandlerRunner:
         return True
 
     def _on_done(self, slots: asyncio.Semaphore, message: Message, task: asyncio.Task[None]) -> None:
-        if task.cancelled() or task.exception() is not None:  # perhaps before the handler was called
+        if task.cancelled() or task.exception() is not None:  # Possibly before the handler was called.
             self._dispatcher.refuse([message], 0.0, "cancelled")
         self._dispatcher.handler_ended(message)
         self._tasks.discard(task)
@@ -127,16 +138,16 @@ class HandlerRunner:
         if error is None:
             return
         delay_s = self._delay_s(message.deliveries)
-        log.warning("the handler of %s refused a record, again in %g s", message.topic, delay_s, exc_info=error)
+        log.warning("handler failed: record of %s; retrying in %g s", message.topic, delay_s, exc_info=error)
         self._dispatcher.refuse([message], delay_s, f"{type(error).__name__}: {error}")
-        # A task or thread that raises one of these would end the event loop, and with it all that the client does.
+        # A task or thread that raises one of these would end the event loop, and with it the whole client.
         if isinstance(error, SystemExit | KeyboardInterrupt) and self._exit is None:
             self._exit = error
             if self._starting is not None:
                 self._starting.cancel()
 
     async def _outcome(self, message: Message) -> BaseException | None:
-        """Return the exception of the handler, if it raises any."""
+        """Call the handler, and return its exception, if any."""
         if self._pool is not None:
             call = partial(copy_context().run, _raised, self._handler, message)
             return await asyncio.get_running_loop().run_in_executor(self._pool, call)
@@ -155,8 +166,9 @@ class HandlerRunner:
 
 
 def _raised(handler: Handler, message: Message) -> BaseException | None:
-    """Return the exception of a handler that runs in a thread: as a result, since no future of asyncio can carry a
-    StopIteration.
+    """Call a handler in a thread, and return its exception, if any.
+
+    The exception is a result, since a future of asyncio cannot carry a StopIteration.
     """
     try:
         handler(message)

@@ -1,7 +1,7 @@
-"""A member's stream to its group's coordinator: join, hear what to read, commit, let go, leave; over any broker.
+"""A member's stream to its group's coordinator, over any broker: join, assignments, commits, releases, leave.
 
-The stream is the heartbeat: gRPC keeps it alive below Python, so a handler that computes for minutes does not lose the
-membership. When it breaks, the next one goes on under the same incarnation; what was not answered is sent again.
+The stream is the heartbeat. gRPC keeps it alive below Python, so a handler that computes for minutes does not lose the
+membership. After a break the next stream continues under the same incarnation and sends unanswered requests again.
 """
 
 import asyncio
@@ -27,25 +27,29 @@ from seaweedmq.model.messages.groups import (
 from seaweedmq.runtime.retrying import is_retryable
 
 STEADY_S = 1.0
-"""A stream that lasted so long was no failure to connect: the next is tried without waiting first."""
+"""Duration above which a stream does not count as a failed attempt: the next one is opened without a pause."""
 
 
 class MemberStreamOwner(Protocol):
     """The membership, as its stream sees it."""
 
     def held(self) -> Mapping[int, int]:
-        """Segment -> generation of what it reads, or has not committed for the last time."""
+        """Return segment -> generation, of segments that are read or whose last commit is open."""
 
-    def on_assignment(self, assignment: GroupAssignment) -> None: ...
+    def on_assignment(self, assignment: GroupAssignment) -> None:
+        """Handle an assignment."""
+        ...
 
-    def on_committed(self, committed: GroupCommitted) -> None: ...
+    def on_committed(self, committed: GroupCommitted) -> None:
+        """Handle the reply to a commit."""
+        ...
 
     def on_failed(self, error: SeaweedMQError) -> None:
-        """The membership is over: Fenced, or the coordinator was out of reach for too long."""
+        """Handle the end of the membership: fenced, or the coordinator was unreachable for too long."""
 
 
 class MemberStream:
-    """Of one membership, however often it has to be opened again."""
+    """The stream of one membership, reopened after breaks."""
 
     def __init__(
         self,
@@ -55,7 +59,15 @@ class MemberStream:
         commits: CommitQueue,
         assignment_lease: AssignmentLease,
     ) -> None:
-        """``commits`` says what to commit; :meth:`wake` has it sent."""
+        """Make a stream that is not open.
+
+        Args:
+            cluster: The cluster.
+            opening: The first request.
+            owner: The membership.
+            commits: The commits to send; :meth:`wake` sends new ones.
+            assignment_lease: The lease to renew.
+        """
         self._cluster = cluster
         self._assignment_lease = assignment_lease
         self._opening = opening
@@ -70,16 +82,16 @@ class MemberStream:
         self._failed: SeaweedMQError | None = None
 
     def wake(self) -> None:
-        """``commits`` has something new."""
+        """Send new entries of ``commits``."""
         self._work.set()
 
     def release(self, segments: Mapping[int, int]) -> None:
-        """Tell that segments (id -> generation) are not read any more. Their last commits were answered."""
+        """Report released segments (id -> generation). Requires that their last commits were answered."""
         self._released |= segments
         self._work.set()
 
     async def run(self) -> None:
-        """Until :meth:`leave`, or an error, which the owner is told. Cancel to stop."""
+        """Run until :meth:`leave`, or an error, which goes to the owner. Cancel to stop."""
         loop = asyncio.get_running_loop()
         config = self._cluster.config
         self._reached_at = loop.time()
@@ -97,11 +109,11 @@ class MemberStream:
                 self._fail(error)
 
     async def committed(self, timeout_s: float) -> None:
-        """Return when all of ``commits`` was answered.
+        """Return when all ``commits`` were answered.
 
         Raises:
-            DeadlineExceeded: not in time; it is still being tried.
-            SeaweedMQError: the membership is over.
+            DeadlineExceeded: If they are not within ``timeout_s``. They are still being retried.
+            SeaweedMQError: If the membership is over.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -113,11 +125,11 @@ class MemberStream:
                     await self._answered.wait()
         except TimeoutError:
             raise DeadlineExceeded(
-                f"the coordinator of {self._what()} did not take a commit within {timeout_s:g} s; it is tried again"
+                f"the coordinator of {self._what()} did not take a commit within {timeout_s:g} s: it is retried"
             ) from None
 
     def leave(self) -> None:
-        """Once ``commits`` are answered, tell the coordinator that everything is free, and end."""
+        """Leave the group once ``commits`` are answered, and end."""
         self._leaving = True
         self._work.set()
 
@@ -125,16 +137,16 @@ class MemberStream:
         return f"group {self._opening.group} of {self._opening.topic}"
 
     def _fail(self, error: SeaweedMQError) -> None:
-        """The membership is over."""
+        """End the membership with an error."""
         self._failed = error
         self._answered.set()
         self._owner.on_failed(error)
 
     async def _session(self) -> None:
-        """One stream. Returns when it was left, or broke after a steady while.
+        """Run one stream. Return after a leave, or after a break if it lasted ``STEADY_S``.
 
         Raises:
-            SeaweedMQError: it broke early; repeated with back-off if it may succeed later.
+            SeaweedMQError: If it broke early. The caller retries with back-off if it is retriable.
         """
         loop = asyncio.get_running_loop()
         address = self._cluster.addresses()[0]
@@ -162,9 +174,9 @@ class MemberStream:
                     joined = True
                     if isinstance(reply, GroupAssignment):
                         self._owner.on_assignment(reply)
-                        if beating is None:  # not before what was lost is withdrawn
+                        if beating is None:  # Only now: lost segments are withdrawn first.
                             self._assignment_lease.opened(opened_at, reply)
-                            beating = asyncio.create_task(self._beat(), name=f"contact of {self._opening.member}")
+                            beating = asyncio.create_task(self._beat(), name=f"lease of {self._opening.member}")
                     else:
                         self._owner.on_committed(reply)
                         self._answered.set()
@@ -177,16 +189,16 @@ class MemberStream:
             if joined:
                 self._reached_at = loop.time()
         if not self._leaving:
-            raise Unavailable(f"broker {address} ended the stream for {self._what()}")
+            raise Unavailable(f"broker {address} ended the stream for {self._what()}: retry")
 
     async def _beat(self) -> None:
-        """While a stream is open; it is given up if this process stood still."""
+        """Renew the lease while a stream is open, and end the stream if this process was paused."""
         while True:
             await asyncio.sleep(self._assignment_lease.beat_s)
             if not self._assignment_lease.beat():
                 break
         if self._talk is not None:
-            stood_still = f"this process stood still: asking anew what {self._what()} has for it"
+            stood_still = f"this process was paused: its assignment in {self._what()} is queried again"
             self._talk.end(StaleMetadata(stood_still))
 
     def _expect_answer(self) -> None:
@@ -211,7 +223,7 @@ class MemberStream:
 
 
 async def ended(task: "asyncio.Task[None]", timeout_s: float) -> None:
-    """Wait for a task, and cancel it when it takes too long."""
+    """Wait for a task, and cancel it after ``timeout_s``."""
     await asyncio.wait({task}, timeout=timeout_s)
     task.cancel()
     await asyncio.wait({task})

@@ -1,15 +1,14 @@
-"""Where ``send`` puts records, and where it waits when there are too many. Filled by any thread, drained by the loop.
+"""The buffer of sent records: any thread fills it, the event loop drains it, and ``send`` waits while it is full.
 
-``send`` must cost well under a microsecond, so it appends to lists and nothing else; a whole batch is handed to the
-loop at once. Two bounds make it wait: the bytes that are not acknowledged, and the batches the loop has not encoded
-yet. The second is for the GIL: a thread that never waits would keep it for 5 ms at every turn of the loop, while one
-that waits for the loop hands it over at once.
+``send`` must cost well under a microsecond, so it only appends to lists; the loop receives whole batches. Two limits
+make ``send`` wait: unacknowledged bytes, and batches that the loop has not encoded yet. The second exists for the GIL.
+A thread that never waits would keep it for 5 ms at every iteration of the loop; a waiting thread releases it at once.
 
-A lock would be a third of what ``send`` costs, so as long as one thread alone sends it appends without it. Others, the
-loop among them, only cut the batch, under the lock, in two steps: they close it, then count its records. The thread
-appends, then looks whether the batch is closed; if it is, the lock tells whether the record was counted. (One of the
-two sees the other, since Python's threads see each other's steps in one order: that of the GIL.) When a second thread
-sends, or a signal handler in the middle of a ``send``, the batch is cut, and from then on all take the lock.
+A lock would be a third of the cost of ``send``, so while only one thread sends, it appends without the lock. Other
+threads, including the loop's, only cut the batch, under the lock, in two steps: close it, then count its records. The
+sending thread appends, then checks whether the batch is closed; if so, the lock decides whether the record was counted.
+One of the two sees the other, because the GIL gives the steps of all threads one order. When a second thread sends, or
+a signal handler during a ``send``, the batch is cut, and all threads take the lock from then on.
 """
 
 import asyncio
@@ -32,51 +31,54 @@ from seaweedmq.codec.frame import HEADER_BYTES
 from seaweedmq.errors import DeadlineExceeded, InvalidArgument, SeaweedMQError, fresh
 
 RECORD_OVERHEAD_BYTES = 32
-"""Counted for every record beside its bytes, so that a million empty ones count too."""
+"""Size added to the bytes of every record, so that a million empty ones also count."""
 FRAME_OVERHEAD_BYTES = HEADER_BYTES + 1024
-"""More than a frame with one record takes beside the record's bytes."""
+"""Upper bound of the size of a frame with one record, without the record's bytes."""
 BACKLOG_MAX = 2
-"""Batches and tables handed over and not yet encoded."""
+"""Limit of batches and tables that are passed to the loop and not yet encoded."""
 
 Work: TypeAlias = Batch | TableJob
 
 _NOBODY, _MANY = -1, -2
-"""In place of a thread's identity, which is positive."""
+"""Values in place of a thread's identity, which is positive."""
 _new_sent = RecordFuture.__new__
 _NO_BATCH = Batch(-1, 0, 0.0, lambda _: None)
 
 
 class NoRoom(DeadlineExceeded):
-    """A callback of a future sent a record when there was no room, and may not wait: it runs in the client's thread."""
+    """A full buffer, met by code in the client's thread, such as a future's callback, which must not wait."""
 
     def __init__(self, size: int) -> None:
-        super().__init__("there is no room to send now, and a callback may not wait for it: send from another thread")
+        super().__init__("the send buffer is full, and a callback must not wait: send from another thread")
         self.size_bytes = size
-        """Bytes that room is needed for."""
+        """The bytes that need room."""
 
 
 class BufferOwner(Protocol):
     """The publisher, as its buffer sees it."""
 
     def on_open(self) -> None:
-        """A batch got its first record; work may be waiting, too. In the loop."""
+        """Handle the first record of a batch; work may also be waiting. Called in the loop."""
 
     def on_work(self) -> None:
-        """Work is waiting. In the loop."""
+        """Handle waiting work. Called in the loop."""
 
     def on_settled(self, work: Work) -> None:
-        """Work has its whole outcome."""
+        """Handle the complete outcome of work."""
 
     def on_refused(self, promise: BatchPromise) -> None:
-        """Of one record, which is too long. In the sender's thread."""
+        """Handle the failure of one record that is too long. Called in the sender's thread."""
 
 
 class RecordBuffer:
-    """Open batch and finished work of one publisher.
+    """The open batch and the waiting work of one publisher.
 
     Args:
-        post: runs a function in the loop soon, from any thread.
-        clock: the loop's time, seconds. wall_us: microseconds since 1970.
+        owner: The publisher.
+        post: Schedules a function in the loop, from any thread.
+        clock: Returns the loop's time in seconds.
+        wall_us: Returns microseconds since 1970.
+        config: The limits.
     """
 
     def __init__(
@@ -98,9 +100,9 @@ class RecordBuffer:
         self.frame_bytes_max = FRAME_BYTES_MAX
         self._loop_thread = get_ident()
         self._thread = _NOBODY
-        """The only one that has sent so far."""
+        """The only thread that has sent so far."""
         self._is_sending = False
-        """It is in the middle of that without the lock, or was interrupted there."""
+        """Whether that thread is inside ``send`` without the lock, or was interrupted there."""
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._threads_waiting = 0
@@ -108,13 +110,13 @@ class RecordBuffer:
         self._batch = _NO_BATCH
         self._reserved_bytes = 0
         self.used_bytes = 0
-        """Bytes taken in and not settled; the open batch counts with its limit."""
+        """The bytes taken in and not settled; the open batch counts with its limit."""
         self.work: deque[Work] = deque()
         self._backlog = 0
         self.cut_at_s = -math.inf
-        """When a batch was handed over last."""
+        """Loop time at which the last batch was passed to the loop."""
         self.refusal: SeaweedMQError | None = None
-        """Why the topic takes no single records."""
+        """The reason why the topic rejects single records; None if it does not."""
         self._closed: SeaweedMQError | None = None
 
     def send(
@@ -126,13 +128,20 @@ class RecordBuffer:
         timestamp: Timestamp | None = None,
         timeout: float | None = None,
     ) -> RecordFuture:
-        """Take a record in, blocking up to ``timeout`` seconds while there is no room.
+        """Take in a record, blocking while the buffer is full.
+
+        Args:
+            value: The value.
+            key: The key, if any.
+            headers: The headers, if any.
+            timestamp: The timestamp. Default: now.
+            timeout: The longest wait in seconds. Default: unlimited.
 
         Raises:
-            InvalidArgument: an argument has the wrong type.
-            DeadlineExceeded: there was no room in time.
-            NoRoom: there is none now, and this is the loop's thread: a task awaits :meth:`room` and tries again.
-            Closed: the publisher was closed.
+            InvalidArgument: If an argument has the wrong type.
+            DeadlineExceeded: If the buffer is full for ``timeout`` seconds.
+            NoRoom: If the buffer is full and this is the loop's thread. A task awaits :meth:`room` and retries.
+            Closed: If the publisher was closed.
         """
         if type(value) is not bytes:
             value = as_bytes("value", value)
@@ -147,7 +156,7 @@ class RecordBuffer:
             return self._append(value, key, None, None, size, timeout)
         self._is_sending = True
         batch = self._batch
-        values = batch.values  # before the limit is looked at: one that is not cut yet has not forgotten them
+        values = batch.values  # Read before the limit: a batch that is not cut yet still has its lists.
         total = batch.filled_bytes + size
         if total > batch.limit_bytes or batch.has_extras:
             self._is_sending = False
@@ -156,22 +165,22 @@ class RecordBuffer:
         keys = batch.keys
         if keys is not None:
             if len(keys) != index:
-                del keys[index:]  # an interrupt (Ctrl-C) came between a key and its value
+                del keys[index:]  # An interrupt (Ctrl-C) came between a key and its value.
             keys.append(key)
         elif key is not None:
             batch.keys = [*[None] * index, key]
         batch.filled_bytes = total
-        values.append(value)  # last: who counts values has their keys
+        values.append(value)  # Last: the count of values implies their keys.
         self._is_sending = False
         if batch.limit_bytes < 0 and not self._was_counted(batch, index):
             return self._append(value, key, None, None, size, timeout)
         sent = _new_sent(RecordFuture)
-        sent._promise = batch.promise  # noqa: SLF001 - a constructor call a record is what this saves
+        sent._promise = batch.promise  # noqa: SLF001 - saves a constructor call per record
         sent._position = index  # noqa: SLF001
         return sent
 
     def _was_counted(self, batch: Batch, index: int) -> bool:
-        """Whether the batch, which was cut meanwhile, has the record."""
+        """Whether the batch, which was cut meanwhile, contains the record."""
         with self._lock:
             return index < batch.promise.count
 
@@ -197,7 +206,7 @@ class RecordBuffer:
         size: int,
         timeout: float | None,
     ) -> RecordFuture:
-        """Every record for which :meth:`send` needs more than room in its own batch."""
+        """Take in a record that does not fit the fast path of :meth:`send`."""
         if size - RECORD_OVERHEAD_BYTES + FRAME_OVERHEAD_BYTES > self.frame_bytes_max:
             return self._refused(size - RECORD_OVERHEAD_BYTES)
         while True:
@@ -213,8 +222,10 @@ class RecordBuffer:
             self.wait(size, timeout)
 
     def _let_in(self, thread: int) -> None:
-        """A thread sends that is not the only one: it is the first, or from now on there are many. So is a signal
-        handler that sends in the middle of the ``send`` that it interrupted."""
+        """Register a sending thread: the first one, or a further one, after which all threads take the lock.
+
+        A signal handler that sends during a ``send`` counts as a further thread.
+        """
         if self._thread == _NOBODY:
             self._thread = thread
         elif self._thread != _MANY:
@@ -223,8 +234,12 @@ class RecordBuffer:
                 self._post(self._owner.on_work)
 
     def add_table(self, job: TableJob) -> bool:
-        """Put a table behind the records sent before it; False if there is no room now. A table over the whole bound
-        is let in alone: its memory is the caller's.
+        """Queue a table after the records sent before it. Return False if there is no room now.
+
+        A table larger than the whole limit is accepted alone: the caller owns its memory.
+
+        Raises:
+            Closed: If the publisher was closed.
         """
         with self._lock:
             if self._closed is not None:
@@ -239,19 +254,20 @@ class RecordBuffer:
         return True
 
     def cut(self, batch: Batch | None = None) -> None:
-        """Hand the open batch over; if one is given, only if it is that. In the loop."""
+        """Pass the open batch to the loop; with ``batch``, only if it is the open one. Called in the loop."""
         with self._lock:
             has_work = (batch is None or batch is self._batch) and self._cut()
         if has_work:
             self._owner.on_work()
 
     def waiting_work(self) -> list[Work]:
-        """What was handed over and not taken by the loop yet."""
+        """Return the work that the loop has not taken yet."""
         with self._lock:
             return list(self.work)
 
     @property
     def open_batch(self) -> Batch | None:
+        """The batch that takes records; None if there is none."""
         return None if self._batch is _NO_BATCH else self._batch
 
     @property
@@ -260,26 +276,26 @@ class RecordBuffer:
         return len(self._batch.values)
 
     def encoded(self) -> None:
-        """One piece of work has become frames."""
+        """Note that a batch or table was encoded."""
         with self._lock:
             self._backlog -= 1
         self._wake()
 
     def release(self, size: int) -> None:
-        """Bytes are settled."""
+        """Release the bytes of settled work."""
         with self._lock:
             self.used_bytes -= size
         self._wake()
 
     def close(self, error: SeaweedMQError) -> None:
-        """Whatever is sent from now on raises ``error``; what was sent stays."""
+        """Raise ``error`` for every later ``send``; records sent before stay."""
         with self._lock:
             self._closed = error
         self.cut()
         self._wake()
 
     def after_fork(self, error: SeaweedMQError) -> None:
-        """In a child process: nothing works, and no lock of the parent may be trusted."""
+        """Reset in a child process: every call raises ``error``, and the parent's locks are replaced."""
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._batch = _NO_BATCH
@@ -289,8 +305,8 @@ class RecordBuffer:
         """Block until a record or table of ``size`` bytes may fit.
 
         Raises:
-            DeadlineExceeded: it did not within ``timeout_s``; nothing was sent.
-            NoRoom: this is the loop's own thread, which would wait for itself.
+            DeadlineExceeded: If it does not fit within ``timeout_s``. Nothing was sent.
+            NoRoom: If this is the loop's thread, which would wait for itself.
         """
         if get_ident() == self._loop_thread:
             raise NoRoom(size)
@@ -299,14 +315,14 @@ class RecordBuffer:
             try:
                 if not self._room.wait_for(lambda: self._may_pass(size), timeout_s):
                     raise DeadlineExceeded(
-                        f"no room to send within {timeout_s:g} s: {self.used_bytes} of {self._bytes_max} bytes wait "
-                        "for their acknowledgement; slow down, or raise buffer_bytes_max"
+                        f"no room to send within {timeout_s:g} s: {self.used_bytes} of {self._bytes_max} bytes are "
+                        "not acknowledged: slow down, or raise buffer_bytes_max"
                     )
             finally:
                 self._threads_waiting -= 1
 
     async def room(self, size: int) -> None:
-        """As :meth:`wait`, for tasks of the loop; bound it with ``asyncio.timeout``."""
+        """Wait like :meth:`wait`, in a task of the loop; limit it with ``asyncio.timeout``."""
         while not self._may_pass(size):
             waiting = asyncio.get_running_loop().create_future()
             self._tasks_waiting.append(waiting)
@@ -349,7 +365,7 @@ class RecordBuffer:
         return batch
 
     def _cut(self) -> bool:
-        """Whether there was an open batch, which is handed over now: the loop has to be told."""
+        """Pass the open batch to the loop's queue. Return whether there was one, so that the loop must be notified."""
         batch = self._batch
         if batch is _NO_BATCH:
             return False
@@ -379,13 +395,13 @@ class RecordBuffer:
 
 
 RecordBuffer.send.__qualname__ = "Publisher.send"
-# Python names a function in the errors it raises itself, and the synchronous publisher gives this one out as its own.
+# Python's own errors name the function, and the synchronous publisher exposes this one as its method.
 
 
 def _put(
     batch: Batch, value: bytes, key: bytes | None, headers: HeaderPairs | None, time_us: int | None, size: int
 ) -> RecordFuture:
-    """Requires the lock."""
+    """Append a record to a batch. Requires the lock."""
     batch.filled_bytes += size
     index = len(batch.values)
     batch.values.append(value)

@@ -1,4 +1,4 @@
-"""Futures of what was sent: of one record, and of a table."""
+"""Futures of sent records and tables."""
 
 import asyncio
 import threading
@@ -14,9 +14,9 @@ from seaweedmq.errors import InvalidArgument, SeaweedMQError, fresh
 
 
 class RecordFuture(Future[Receipt]):
-    """Future of a :class:`Receipt`: a ``concurrent.futures.Future`` that can also be awaited.
+    """The future of a :class:`Receipt`: a ``concurrent.futures.Future`` that can also be awaited.
 
-    It can not be cancelled: what was sent was sent. A failure is one of ``seaweedmq.errors``.
+    It cannot be cancelled. A failure is one of ``seaweedmq.errors``.
     """
 
     __slots__ = ("_position", "_promise")
@@ -24,11 +24,11 @@ class RecordFuture(Future[Receipt]):
     _position: int
 
     def __init__(self, promise: BatchPromise, position: int) -> None:
-        # Future.__init__ makes a condition and two lists, 2 us a record; the promise has them for all its records.
+        # Future.__init__ makes a condition and two lists, 2 us per record; the promise has them for all its records.
         self._promise = promise
         self._position = position
 
-    if not TYPE_CHECKING:  # attributes of Future, which concurrent.futures.wait and as_completed read
+    if not TYPE_CHECKING:  # Attributes of Future that concurrent.futures.wait and as_completed read.
 
         @property
         def _state(self) -> str:
@@ -43,25 +43,32 @@ class RecordFuture(Future[Receipt]):
             return self._promise.waiters(self, self._position)
 
     def done(self) -> bool:
+        """Return whether the record has an outcome."""
         return self._promise.is_settled(self._position)
 
     def running(self) -> bool:
+        """Return False: the future is never running."""
         return False
 
     def cancelled(self) -> bool:
+        """Return False: the future cannot be cancelled."""
         return False
 
     def cancel(self) -> bool:
-        """Always False."""
+        """Return False: the future cannot be cancelled."""
         return False
 
     def result(self, timeout: float | None = None) -> Receipt:
-        """The receipt, waited for at most ``timeout`` seconds.
+        """Wait for the outcome and return the receipt.
+
+        Args:
+            timeout: The longest wait in seconds. Default: unlimited.
 
         Raises:
-            TimeoutError: there is no outcome yet.
-            InvalidArgument: there is none yet, and this is the thread it comes from: a callback or a coroutine.
-            SeaweedMQError: the record was not kept, or not for sure (DeadlineExceeded).
+            TimeoutError: If there is no outcome within ``timeout``.
+            InvalidArgument: If there is no outcome yet, and the call is made in the client's thread, by a callback or a
+                coroutine.
+            SeaweedMQError: If the record is not stored, or possibly not (``DeadlineExceeded``).
         """
         self._wait(timeout)
         if self._promise.has_failed(self._position):
@@ -69,7 +76,15 @@ class RecordFuture(Future[Receipt]):
         return self._promise.receipt(self._position)
 
     def exception(self, timeout: float | None = None) -> SeaweedMQError | None:
-        """None if the record is kept. Waits, and raises TimeoutError, as :meth:`result`."""
+        """Wait for the outcome like :meth:`result`. Return the failure, or None if the record was acknowledged.
+
+        Args:
+            timeout: The longest wait in seconds. Default: unlimited.
+
+        Raises:
+            TimeoutError: If there is no outcome within ``timeout``.
+            InvalidArgument: As :meth:`result`.
+        """
         self._wait(timeout)
         return self._promise.error(self._position)
 
@@ -79,20 +94,23 @@ class RecordFuture(Future[Receipt]):
             condition = self._promise.condition()
             with condition:
                 if not condition.wait_for(self.done, timeout):
-                    raise TimeoutError(f"no acknowledgement within {timeout:g} s; it may still come")
+                    raise TimeoutError(f"no acknowledgement within {timeout:g} s: it may still come")
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
         """Call ``fn(self)`` at the outcome, in the client's thread; at once if it is known. It must not block."""
         self._promise.add_callback(self, self._position, fn)
 
     def set_running_or_notify_cancel(self) -> bool:
-        raise RuntimeError("this future belongs to a publisher, which alone settles it")
+        """Raise RuntimeError: only the publisher settles the future."""
+        raise RuntimeError("this future belongs to a publisher: only the publisher settles it")
 
     def set_result(self, result: Receipt) -> None:
-        raise RuntimeError("this future belongs to a publisher, which alone settles it")
+        """Raise RuntimeError: only the publisher settles the future."""
+        raise RuntimeError("this future belongs to a publisher: only the publisher settles it")
 
     def set_exception(self, exception: BaseException | None) -> None:
-        raise RuntimeError("this future belongs to a publisher, which alone settles it")
+        """Raise RuntimeError: only the publisher settles the future."""
+        raise RuntimeError("this future belongs to a publisher: only the publisher settles it")
 
     def __await__(self) -> Generator[Any, None, Receipt]:
         return asyncio.wrap_future(self).__await__()
@@ -103,7 +121,10 @@ class RecordFuture(Future[Receipt]):
 
 
 class TableFuture(Future[TableReceipt]):
-    """Future of a :class:`TableReceipt` that can also be awaited; it can not be cancelled. It is its own promise."""
+    """The future of a :class:`TableReceipt`, which can also be awaited. It cannot be cancelled.
+
+    It is also the promise of its rows.
+    """
 
     def __init__(self, records: int, loop_thread: int = NO_THREAD) -> None:
         super().__init__()
@@ -111,49 +132,58 @@ class TableFuture(Future[TableReceipt]):
         self.records = records
         self.pending = records
         self.deadline_s = 0.0
-        """Loop time; set when the table is taken in."""
+        """The loop time by which every row must have an outcome; set when the table is taken in."""
         self._error: SeaweedMQError | None = None
         self._told_of = False
-        """It failed, and was asked."""
+        """Whether the table failed and the future has reported it."""
         self.on_settled: Callable[[], None] = lambda: None
         self._ranges: list[OffsetRange] = []
 
     def cancel(self) -> bool:
-        """Always False."""
+        """Return False: the future cannot be cancelled."""
         return False
 
     def result(self, timeout: float | None = None) -> TableReceipt:
-        """The receipt, waited for at most ``timeout`` seconds. Raises as :meth:`RecordFuture.result`."""
+        """Wait for the outcome and return the receipt. Raises as :meth:`RecordFuture.result`.
+
+        Args:
+            timeout: The longest wait in seconds. Default: unlimited.
+        """
         if self.exception(timeout) is not None:
             raise self._told()
         return super().result()
 
     def exception(self, timeout: float | None = None) -> SeaweedMQError | None:
-        """None if every row is kept. Waits, and raises TimeoutError, as :meth:`result`."""
+        """Wait for the outcome like :meth:`result`. Return the failure, or None if every row was acknowledged.
+
+        Args:
+            timeout: The longest wait in seconds. Default: unlimited.
+        """
         if not self.done():
             _check_thread(self._loop_thread, timeout)
         return None if super().exception(timeout) is None else self._told()
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
         """Call ``fn(self)`` at the outcome, in the client's thread; at once if it is known. It must not block."""
-        # By way of the loop, as those of records, so that nothing a callback raises stops the publisher in the middle.
+        # Through the loop, like callbacks of records, so that an error in a callback does not interrupt the publisher.
         super().add_done_callback(fn if self.done() else partial(_call_soon, fn))
 
     def first_error(self) -> SeaweedMQError | None:
+        """Return the failure, if any."""
         return None if self._error is None else fresh(self._error)
 
     @property
     def is_told(self) -> bool:
-        """It did not fail, or was asked."""
+        """Whether there is no failure that the future has not reported."""
         return self._error is None or self._told_of
 
     @property
     def count(self) -> int:
-        """Of outcomes that are remembered: one for all rows."""
+        """The number of stored outcomes: one for all rows."""
         return 1
 
     def untold_error(self) -> SeaweedMQError | None:
-        """The failure, if it was not asked for."""
+        """Return the failure if the future has not reported it."""
         return None if self._error is None or self._told_of else fresh(self._error)
 
     def _told(self) -> SeaweedMQError:
@@ -163,23 +193,25 @@ class TableFuture(Future[TableReceipt]):
         return fresh(self._error)
 
     def acked(self, positions: Positions, segment: int, base_offset: int | None) -> None:
+        """Settle rows as acknowledged; ``base_offset`` is the first one's offset, if known."""
         if base_offset is not None:
             self._ranges.append(OffsetRange(segment, base_offset, base_offset + len(positions)))
         self._count_settled(len(positions))
 
     def failed(self, positions: Positions, error: SeaweedMQError) -> None:
+        """Settle rows as failed. The first error is the table's."""
         self._error = self._error or fresh(error)
         self._count_settled(len(positions))
 
     def settle_from(self, position: int, error: SeaweedMQError | None) -> None:
-        """The rows from there on never became frames; without an error there are none."""
+        """Settle the rows from ``position`` on, which never became frames; without an error there are none."""
         if error is None:
             self._count_settled(0)
         elif position < self.records:
             self.failed(range(position, self.records), error)
 
     def fail_rest(self, error: SeaweedMQError) -> None:
-        """Every row without an outcome gets this one; no other may come after it."""
+        """Fail every row without an outcome. No other outcome may follow."""
         if self.pending or not self.done():
             self.failed(range(self.pending), error)
 
@@ -198,10 +230,14 @@ class TableFuture(Future[TableReceipt]):
 
 
 def _check_thread(loop_thread: int, timeout: float | None) -> None:
-    """Raises InvalidArgument: the caller is about to wait for itself."""
+    """Check that a wait does not block the thread that ends it.
+
+    Raises:
+        InvalidArgument: If the caller would wait for itself.
+    """
     if get_ident() == loop_thread and (timeout is None or timeout > 0):
         raise InvalidArgument(
-            "there is no outcome yet, and it comes from this thread, that of callbacks and coroutines: await the "
+            "there is no outcome yet, and this thread, which runs callbacks and coroutines, delivers it: await the "
             "future, or wait for it in another thread"
         )
 
@@ -209,7 +245,7 @@ def _check_thread(loop_thread: int, timeout: float | None) -> None:
 def _call_soon(callback: Callable[[Any], object], future: "Future[Any]") -> None:
     try:
         loop = asyncio.get_running_loop()
-    except RuntimeError:  # the outcome was there already
+    except RuntimeError:  # The outcome was known already.
         callback(future)
     else:
         loop.call_soon(callback, future)

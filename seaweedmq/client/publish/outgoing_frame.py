@@ -1,4 +1,4 @@
-"""A frame on its way, and the ways in which rows end it."""
+"""Frames to be sent, and the outcomes of their rows."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -10,7 +10,7 @@ from seaweedmq.model.messages.frames import Frames
 
 @dataclass(frozen=True, slots=True)
 class OutgoingFrame:
-    """A frame to be delivered, and whose rows it carries. Its sequences never change once it may have been stored."""
+    """A frame to be sent, with the promise of its rows. Its sequences never change once it may have been appended."""
 
     data: Frames
     first_sequence: int
@@ -19,15 +19,17 @@ class OutgoingFrame:
 
     @property
     def record_count(self) -> int:
+        """The number of records."""
         return len(self.positions)
 
     @property
     def end_sequence(self) -> int:
+        """The sequence after the last record's."""
         return self.first_sequence + len(self.positions)
 
 
 class FrameAcked(NamedTuple):
-    """The rows are kept; ``base_offset`` is None if nobody knows where."""
+    """The outcome of acknowledged rows; ``base_offset`` is None if their offset is unknown."""
 
     positions: Positions
     promise: Promise
@@ -36,7 +38,7 @@ class FrameAcked(NamedTuple):
 
 
 class FrameFailed(NamedTuple):
-    """The rows are not kept, or not for sure."""
+    """The outcome of rows that are not stored, or possibly not."""
 
     positions: Positions
     promise: Promise
@@ -44,7 +46,7 @@ class FrameFailed(NamedTuple):
 
 
 class FrameRerouted(NamedTuple):
-    """The frame's rows are to be routed anew."""
+    """The outcome of a frame whose rows must be routed again."""
 
     frame: OutgoingFrame
 

@@ -1,4 +1,4 @@
-"""The publisher: records and tables in, receipts out, over one lane per open segment."""
+"""The publisher: sends records and tables of one topic, over one stream per open segment."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
@@ -32,14 +32,14 @@ from seaweedmq.model.producer import NATIVE_PRODUCER_BIT
 from seaweedmq.model.topic import TopicName
 
 OVERDUE_LOOK_S = 0.5
-"""How often is looked for what is overdue and can not leave its queue yet."""
+"""Interval at which overdue frames that cannot leave their window yet are checked again."""
 
 
 class Publisher:
-    """Publishes to one topic. Safe for any number of tasks of one event loop.
+    """A publisher to one topic. Any number of tasks of one event loop may use it.
 
-    Records of one key are kept in the order of the calls. A record is stored once, however often its frame had to be
-    sent. With ``async with``, leaving the block delivers everything.
+    Records of one key keep the order of the calls. A record is stored once, however often its frame is sent. With
+    ``async with``, the end of the block delivers all records.
     """
 
     def __init__(
@@ -72,40 +72,45 @@ class Publisher:
         self._failures = UnreportedErrors()
         self._closing = Closing()
         self._deadline: asyncio.TimerHandle | None = None
-        """Set while something waits for its outcome, and sometimes for a while after."""
+        """The timer of the next deadline; set while work is unsettled, and sometimes for a while after."""
         self.buffer = RecordBuffer(
             owner=self, post=post, clock=self._loop.time, wall_us=cluster.env.wall_us, config=config
         )
 
     @property
     def topic(self) -> str:
+        """The topic, ``namespace/name``."""
         return str(self._topic)
 
     @property
     def is_closed(self) -> bool:
-        """Closed for good, with everything delivered or failed."""
+        """Whether the publisher is closed and every record has an outcome."""
         return self._closing.is_done
 
     @property
     def is_close_reported(self) -> bool:
-        """Whether it is closed, and a :meth:`close` has returned or raised how that ended."""
+        """Whether the publisher is closed, and a :meth:`close` has returned or raised the outcome."""
         return self._closing.is_reported
 
     def described(self) -> str:
-        """Kind, topic, and the records without an outcome, for messages."""
+        """Return the kind, the topic, and the number of unacknowledged records, for messages."""
         works = {*self._unsettled, *self.buffer.waiting_work()}
         records = self.buffer.open_records + sum(work.promise.pending for work in works)
         return f"publisher of {self._topic} ({records} records not acknowledged)"
 
     async def start(self) -> None:
-        """Learn the topic's segments. Raises NotFound."""
+        """Query the topic's segments and begin to work.
+
+        Raises:
+            NotFound: If the topic does not exist.
+        """
         description = await self._view.description(True)
         self._report(self._outbox.begin(description.topic.ring, description.segments))
         self._spawn(self._pump(), "publisher pump")
         if description.topic.partitions is not None:
             self._view.keep_looking(self._config.metadata_max_age_s)
 
-    # --- what users call -------------------------------------------------------------------------------------------
+    # --- public methods --------------------------------------------------------------------------------------------
 
     async def send(
         self,
@@ -115,16 +120,18 @@ class Publisher:
         headers: Headers | None = None,
         timestamp: Timestamp | None = None,
     ) -> RecordFuture:
-        """Take a record in, waiting while ``buffer_bytes_max`` is reached, and return the future of its receipt.
+        """Send a record, and return the future of its receipt. Waits while ``buffer_bytes_max`` is reached.
 
         Args:
-            key: records of one key stay in order; without one the record goes anywhere.
-            headers: names with their bytes or None, as a mapping, or as pairs where a name is repeated.
-            timestamp: aware datetime or microseconds since 1970; now by default.
+            value: The value.
+            key: The key. Records of one key stay in order; a record without a key goes to any segment.
+            headers: Names with bytes or None, as a mapping, or as pairs, which may repeat a name.
+            timestamp: A datetime with a time zone, or microseconds since 1970. Default: now.
 
         Raises:
-            InvalidArgument: an argument has the wrong type, or the topic has a schema (use ``send_table``).
-            Closed: the publisher is closed.
+            InvalidArgument: If an argument has the wrong type, the topic has a schema (use ``send_table``), or this is
+                not the client's event loop.
+            Closed: If the publisher is closed.
         """
         self._cluster.check_loop()
         while True:
@@ -136,17 +143,20 @@ class Publisher:
     async def send_table(
         self, table: pa.Table | pa.RecordBatch, key: str | None = None, timestamp: str | None = None
     ) -> TableFuture:
-        """Publish every row, without touching one in Python, and return the future of a ``TableReceipt``.
+        """Publish every row of a table, and return the future of a ``TableReceipt``. No row becomes a Python object.
 
-        The topic's schema decides which columns the table has. A topic without one takes tables of ``_value`` and,
-        if wanted, ``_key, _timestamp, _headers``; given another table while still empty, it adopts its schema.
+        The topic's schema determines the table's columns. A topic without a schema takes tables of ``_value`` and
+        optionally ``_key``, ``_timestamp`` and ``_headers``. An empty topic adopts the schema of any other table.
+        Waits while ``buffer_bytes_max`` is reached.
 
         Args:
-            key, timestamp: columns to take them from. Keys are text as UTF-8, bytes, or integers as decimal text.
-                Timestamps without a time zone are UTC.
+            table: The rows.
+            key: The column of the keys: text (as UTF-8), bytes, or integers (as decimal text). Default: ``_key``.
+            timestamp: The column of the timestamps; UTC if it has no time zone. Default: ``_timestamp``.
 
         Raises:
-            InvalidArgument: names the column that does not fit.
+            InvalidArgument: If a column does not fit. The message names it.
+            Closed: If the publisher is closed.
         """
         job = await self.prepare(table, key, timestamp)
         while not self.buffer.add_table(job):
@@ -154,11 +164,14 @@ class Publisher:
         return job.promise
 
     async def flush(self, timeout: float | None = None) -> None:
-        """Return when everything sent so far is acknowledged.
+        """Wait until all records sent so far have an outcome.
+
+        Args:
+            timeout: The longest wait in seconds. Default: unlimited; each record fails after ``delivery_timeout_s``.
 
         Raises:
-            DeadlineExceeded: it is not within ``timeout`` seconds.
-            SeaweedMQError: the first failure since the last flush.
+            DeadlineExceeded: If records have no outcome after ``timeout``. They are still being sent.
+            SeaweedMQError: If a record failed since the last flush: the first failure.
         """
         self._cluster.check_loop()
         await self._until_settled(timeout)
@@ -167,7 +180,11 @@ class Publisher:
             raise error
 
     async def _until_settled(self, timeout_s: float | None) -> None:
-        """Everything sent so far has an outcome. Raises DeadlineExceeded."""
+        """Wait until everything sent so far has an outcome.
+
+        Raises:
+            DeadlineExceeded: If it has not after ``timeout_s``.
+        """
         self.buffer.cut()
         pending: set[Work] = {*self._unsettled, *self.buffer.waiting_work()}
         if pending:
@@ -179,22 +196,25 @@ class Publisher:
                     await done
             except TimeoutError:
                 raise DeadlineExceeded(
-                    f"flush of {self._topic}: {len(pending)} batches are not acknowledged after {timeout_s:g} s; "
+                    f"flush of {self._topic}: {len(pending)} batches are not acknowledged after {timeout_s:g} s: "
                     f"they are still being sent{self._outbox.last_errors()}"
                 ) from None
             finally:
                 self._flushes.remove(entry)
 
     async def close(self, timeout: float | None = None) -> None:
-        """Deliver everything, then stop. What could not be delivered in time fails with Closed. Idempotent; a call that
-        is cancelled leaves closing under way, and the next awaits the same, or raises what it failed with.
+        """Deliver all records, then stop. Idempotent.
+
+        Records without an outcome after ``timeout`` fail with ``Closed``. If the call is cancelled, closing continues,
+        and the next call awaits it and raises its error.
 
         Args:
-            timeout: seconds; ``close_timeout_s`` by default.
+            timeout: The longest wait in seconds. Default: ``close_timeout_s``.
 
         Raises:
-            SeaweedMQError: something failed since the last flush, and nobody has asked its future; or, as
-                :meth:`flush`, it took too long. The publisher is closed all the same.
+            DeadlineExceeded: If records have no outcome after ``timeout``. The publisher is closed nevertheless.
+            SeaweedMQError: If a record failed since the last flush, and its future has not reported it. The publisher
+                is closed nevertheless.
         """
         if not self._closing.is_reported:
             self._cluster.check_loop()
@@ -202,7 +222,7 @@ class Publisher:
         try:
             await self._closing.once(partial(self._close, timeout_s), f"close the publisher of {self._topic}")
         finally:
-            if self._closing.is_reported:  # until then the client has it, to report a failure when it is closed
+            if self._closing.is_reported:  # Until then the client holds it, to report a failure when it is closed.
                 self._on_close(self)
 
     async def __aenter__(self) -> Self:
@@ -230,18 +250,24 @@ class Publisher:
             self._view.close()
             self._fail_everything(Closed(f"the publisher of {self._topic} was closed before this was acknowledged"))
 
-    # --- for the synchronous face ----------------------------------------------------------------------------------
+    # --- for the synchronous API -----------------------------------------------------------------------------------
 
     async def prepare(self, table: pa.Table | pa.RecordBatch, key: str | None, timestamp: str | None) -> TableJob:
-        """A table made to fit the topic. Raises InvalidArgument."""
+        """Convert a table to the topic's columns. Arguments as in :meth:`send_table`.
+
+        Raises:
+            InvalidArgument: If a column does not fit.
+        """
         self._cluster.check_loop()
         table = as_table(table)
         description = await self._view.description(False)
         if description.topic.schema is None and not is_plain(table.schema):
             suggested = schema_to_adopt(table)
-            fit(table, suggested, key, timestamp)  # before anything is changed: a topic keeps what it adopted
+            fit(table, suggested, key, timestamp)  # Before the topic changes: it keeps an adopted schema.
             data, uid = schema_to_bytes(suggested), description.topic.uid
-            description = await self._cluster.call(f"give {self._topic} a schema", AdoptSchema(self._topic, data, uid))
+            description = await self._cluster.call(
+                f"set the schema of {self._topic}", AdoptSchema(self._topic, data, uid)
+            )
             self._view.know(description)
         batches, flags = fit(table, self._outbox.schema, key, timestamp)
         promise = TableFuture(sum(b.num_rows for b in batches), get_ident())
@@ -252,6 +278,7 @@ class Publisher:
     # --- for the buffer --------------------------------------------------------------------------------------------
 
     def on_open(self) -> None:
+        """Pass the open batch to the loop now, or ``linger_s`` after the previous one."""
         if self.buffer.work:
             self.on_work()
         batch = self.buffer.open_batch
@@ -264,9 +291,11 @@ class Publisher:
             self.buffer.cut(batch)
 
     def on_work(self) -> None:
+        """Wake the pump."""
         self._work.set()
 
     def on_settled(self, work: Work) -> None:
+        """Release work that has its outcome, record its failure, and end flushes."""
         self._unsettled.pop(work, None)
         self.buffer.release(work.size_bytes)
         work.forget()
@@ -277,6 +306,7 @@ class Publisher:
                 done.set_result(None)
 
     def on_refused(self, promise: BatchPromise) -> None:
+        """Record the failure of a record that is too long."""
         self._failures.add(promise)
 
     # --- inside ----------------------------------------------------------------------------------------------------
@@ -289,8 +319,8 @@ class Publisher:
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # A bug: nothing more would be delivered, so everybody who waits is told.
-            fatal = Closed(f"the publisher of {self._topic} broke down: {error!r}; open another and report this")
+            # A bug: nothing more would be delivered, so every waiter gets the error.
+            fatal = Closed(f"the publisher of {self._topic} failed: {error!r}: open another one and report this")
             fatal.__cause__ = error
             self.buffer.close(fatal)
             self._fail_everything(fatal)
@@ -299,7 +329,7 @@ class Publisher:
         schema = description.topic.schema
         self._outbox.schema = None if schema is None else schema_from_bytes(schema)
         self.buffer.refusal = self._outbox.refusal
-        with suppress(Unavailable):  # a cluster shows only in passing that not all of them are open
+        with suppress(Unavailable):  # Transient: some new partitions are not open yet.
             self._outbox.grow(description.topic.ring, description.segments)
         for sender in self._senders.values():
             sender.told()
@@ -316,7 +346,7 @@ class Publisher:
             self.buffer.encoded()
 
     async def _put_out(self, work: Work) -> None:
-        """Work into frames, as there is room for them."""
+        """Turn work into frames, as room permits."""
         put_out = 0
         error: SeaweedMQError | None = None
         try:
@@ -331,18 +361,26 @@ class Publisher:
             work.promise.settle_from(put_out, error)
 
     async def _until_room(self, deadline_s: float) -> None:
-        """Raises DeadlineExceeded: there was none in time."""
+        """Wait for room in the outbox.
+
+        Raises:
+            DeadlineExceeded: If there is none before ``deadline_s``.
+        """
         try:
             async with asyncio.timeout_at(deadline_s):
                 while self._outbox.is_crowded:
                     self._progress.clear()
                     await self._progress.wait()
         except TimeoutError:
-            raise DeadlineExceeded(f"not sent within delivery_timeout_s{self._outbox.last_errors()}") from None
+            raise DeadlineExceeded(
+                f"the record was not sent within delivery_timeout_s{self._outbox.last_errors()}"
+            ) from None
 
     def _watch(self, deadline_s: float) -> None:
-        """See then what is overdue. One timer at a time, so that an acknowledgement costs none: what comes later is due
-        later, or hardly sooner."""
+        """Check for overdue work at ``deadline_s``.
+
+        One timer at a time, so that an acknowledgement costs none: later work is due later, or hardly sooner.
+        """
         if self._deadline is None:
             self._deadline = self._loop.call_at(deadline_s, self._expire)
 
@@ -354,9 +392,9 @@ class Publisher:
             self._watch(max(soonest_s, self._loop.time() + OVERDUE_LOOK_S))
 
     def _report(self, actions: Iterable[Action]) -> None:
-        """Do what comes of an event: the only place where rows get their outcome while the publisher works."""
+        """Execute the actions of an event: the only place where rows get outcomes while the publisher works."""
         for action in actions:
-            match action:  # without patterns for the fields, which take as long as all the rest
+            match action:  # Without patterns for the fields, which would double the cost.
                 case FrameAcked():
                     action.promise.acked(action.positions, action.segment, action.base_offset)
                 case FrameFailed():
@@ -377,7 +415,7 @@ class Publisher:
             sender = self._senders[segment] = SegmentSender(
                 self._cluster, self._view, self._outbox, window, self._report
             )
-            self._spawn(self._run_sender(segment, sender), f"lane {segment}")
+            self._spawn(self._run_sender(segment, sender), f"segment sender {segment}")
         return sender
 
     async def _run_sender(self, segment: int, sender: SegmentSender) -> None:

@@ -1,7 +1,7 @@
-"""Which segment a key slot goes to, as one publisher sees it. Pure.
+"""Routes from key slots to segments, as one publisher sees them. Pure.
 
-The table changes only when a publisher has taken back what a sealed segment did not keep, so it may lag behind the
-cluster. That is on purpose: were it to run ahead, new records of a key would overtake older ones.
+The routes change only when the publisher has taken back the frames that a sealed segment does not hold, so they may lag
+behind the cluster. That is intended: if they ran ahead, new records of a key would overtake older ones.
 """
 
 from collections.abc import Iterable
@@ -21,37 +21,48 @@ class _Stretch(NamedTuple):
 
 
 class Routes:
-    """Stretches of the ring and the segment that takes each. Invariant: they partition the ring.
+    """Slot ranges and the segment that takes each. Invariant: they partition the ring.
 
-    A stretch may be narrower than its segment's range: after a merge the sides are handed over one by one.
+    A slot range may be narrower than its segment's: after a merge the two sides are handed over one by one.
+
+    Raises:
+        Unavailable: If the slot ranges do not cover the ring.
     """
 
     def __init__(self, ring: KeyRange, stretches: Iterable[tuple[KeyRange, int]]) -> None:
         self.ring = ring
         self._stretches = sorted(_Stretch(slots, segment) for slots, segment in stretches)
         if not covers_ring((s.slots for s in self._stretches), ring):
-            raise Unavailable(f"the open segments do not cover the key ring: {self._stretches}; metadata is changing")
+            raise Unavailable(
+                f"the open segments do not cover the key ring: {self._stretches}: metadata changes, retry"
+            )
         self._edges = np.array([s.slots.lo for s in self._stretches[1:]], dtype=np.uint32)
         self._segments = np.array([s.segment for s in self._stretches], dtype=np.int64)
 
     @classmethod
     def to_open(cls, ring: KeyRange, segments: Iterable[Segment]) -> "Routes":
-        """Raises Unavailable if the open ones are not a partition, which a cluster shows only in passing."""
+        """Make the routes to the open segments.
+
+        Raises:
+            Unavailable: If they do not partition the ring, which is transient.
+        """
         return cls(ring, ((s.slots, s.id) for s in segments if s.is_open))
 
     @property
     def segments(self) -> frozenset[int]:
+        """The segments that take slots."""
         return frozenset(s.segment for s in self._stretches)
 
     def whole(self) -> int | None:
-        """The segment that takes everything, if one does."""
+        """Return the segment that takes all slots; None if there are several."""
         return self._stretches[0].segment if len(self._stretches) == 1 else None
 
     def segment_of(self, slot: int) -> int:
+        """Return the segment that takes a slot."""
         return int(self._segments[np.searchsorted(self._edges, slot, side="right")])
 
     def partition(self, slots: npt.NDArray[np.uint16]) -> list[tuple[int, npt.NDArray[np.int64]]]:
-        """Row numbers by segment, ascending within each; segments without rows are left out."""
+        """Return the row numbers of each segment that gets rows, ascending within each."""
         stretch_of_row = np.searchsorted(self._edges, slots, side="right").astype(np.uint16)
         segments = self._segments[stretch_of_row]
         order = np.argsort(stretch_of_row, kind="stable")
@@ -63,20 +74,22 @@ class Routes:
         return [(int(ordered[lo]), order[lo:hi]) for lo, hi in zip(starts, ends, strict=True)]
 
     def grow(self, ring: KeyRange, segments: Iterable[Segment]) -> "Routes":
-        """The same with the slots that the ring has got, which go to those of the open segments that lie there.
+        """Return these routes extended to a larger ring, whose new slots go to the open segments there.
 
         Raises:
-            Unavailable: they do not cover them.
+            Unavailable: If the segments do not cover the new slots.
         """
         more = [(s.slots, s.id) for s in segments if s.is_open and s.slots.lo >= self.ring.hi]
         return Routes(ring, [*self._stretches, *more])
 
     def replace(self, sealed: int, successors: Iterable[Segment]) -> "Routes":
-        """Give the stretches of ``sealed`` to its successors, and what several of them have to the newest: after a
-        merge the other side may have gone on, to where slots are that this side knows an older segment for.
+        """Return these routes with the slot ranges of ``sealed`` given to its successors.
+
+        Slots of several successors go to the newest: after a merge the other side may have moved on already, while
+        this side still has an older segment for the same slots.
 
         Raises:
-            Unavailable: they do not cover them.
+            Unavailable: If the successors do not cover the slot ranges.
         """
         heirs = sorted(successors, key=lambda successor: successor.id, reverse=True)
         stretches: list[tuple[KeyRange, int]] = []
@@ -94,22 +107,24 @@ class Routes:
 
 
 class Trail:
-    """Segments that one publisher has left, and what came after each: where it still has an older one, it may come to
-    them again."""
+    """The segments that one publisher has left, with their successors.
+
+    The publisher may meet them again through an older segment that it still uses.
+    """
 
     def __init__(self) -> None:
         self._successors: dict[int, tuple[int, ...]] = {}
 
     def leave(self, segment: int, heirs: Iterable[int], routes: Routes) -> None:
-        """Note it, and forget what nobody can come to any more from where ``routes`` are now: ids only rise."""
+        """Record a segment that was left, and drop those that cannot be reached from ``routes``: ids only rise."""
         oldest = min(routes.segments)
         kept = {**self._successors, segment: tuple(heirs)}
         self._successors = {number: next_ids for number, next_ids in kept.items() if number > oldest}
 
     def follow(self, segments: Iterable[int]) -> set[int]:
-        """These segments, and in place of those that were left the ones that came after them.
+        """Return the segments, with those that were left replaced by their current successors.
 
-        Each is looked up once: over splits and merges in turn the ways through the lineage double with every pair.
+        Each segment is visited once: alternating splits and merges double the paths through the lineage each time.
         """
         seen = set(segments)
         waiting = list(seen)

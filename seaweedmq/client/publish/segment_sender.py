@@ -1,6 +1,6 @@
-"""One publisher's stream to one open segment: connect, send, hear, reconnect, and hand over when it is sealed.
+"""A publisher's stream to one open segment: connects, sends, reconnects, and hands over when the segment is sealed.
 
-A session is one stream. Everything a session leaves undone stays in the window, and the next session repeats it.
+A session is one stream. Unacknowledged frames of a session stay in the window, and the next session sends them again.
 """
 
 import asyncio
@@ -43,19 +43,23 @@ from seaweedmq.runtime.retrying import is_retryable
 T = TypeVar("T")
 
 MESSAGE_BYTES = 256 * KIB
-"""Small frames are joined up to this: one message costs more than a copy of this size."""
+"""Limit up to which small frames are joined: one message costs more than a copy of this size."""
 
 
 UNACKNOWLEDGED_S = 1.5
-"""The segments of a broker that is lost are over soon, and others tell of that by themselves, or that nothing is new:
-they are asked only if they did not for so long."""
+"""Time without an update after which brokers are queried about a segment whose broker is lost. Its segments end soon,
+and other brokers report that, or that nothing is new, by themselves."""
 
 
 class SegmentSender:
-    """Delivers the frames of one window, in order, until its segment is sealed and they are handed over.
+    """A sender of the frames of one window, in order, until its segment is sealed and the window is handed over.
 
     Args:
-        report: told whenever the window has changed, with what has come of it.
+        cluster: The cluster.
+        view: The topic.
+        outbox: The owner of the window.
+        window: The window.
+        report: Called with the actions of every change of the window.
     """
 
     def __init__(
@@ -78,31 +82,34 @@ class SegmentSender:
         self._talk: BrokerStream[PublishReply] | None = None
         self._message_bytes_max = LARGE_MESSAGE_BYTES
         self._refresh = False
-        """Whether the next attempt begins with a look at the topic."""
+        """Whether the next attempt begins with a query of the topic."""
         self._lost_s: float | None = None
-        """Since when the segment's broker is out of reach, by the loop's clock; None: it is not."""
+        """Loop time since which the segment's broker is unreachable; None if it is reachable."""
         self._progress = False
         self._asks_lost = False
-        """Whether the stream waits for the first answer of a broker that did not answer before, or not in time."""
+        """Whether the stream waits for the first reply of a broker that was unreachable before."""
 
     def wake(self) -> None:
-        """The window has something new."""
+        """Send what the window has."""
         self._work.set()
         self._send.set()
 
     def reopen(self) -> None:
-        """The stream, if there is one, is of no use any more; that is not the broker's fault."""
+        """End the current stream, if any, without blaming the broker."""
         if self._talk is not None:
-            self._talk.end(StaleMetadata("records were overdue: the stream is opened anew"))
+            self._talk.end(StaleMetadata("records were overdue: the stream is reopened"))
 
     def told(self) -> None:
-        """There is news of the topic. A frozen broker takes connections and answers nothing, however long it is waited
-        for; what it served goes on elsewhere once its lease is over, and others know."""
+        """Handle an update of the topic.
+
+        A frozen broker accepts connections and never answers. Its segments move once its lease ends, and other brokers
+        report that.
+        """
         if self._asks_lost and self._talk is not None and not self._view.is_open(self._segment):
             self._talk.end(StaleMetadata(f"{self._window.segment} has ended while its broker did not answer"))
 
     async def run(self) -> None:
-        """Until the window is handed over. Cancel to stop."""
+        """Send until the window is handed over. Cancel to stop."""
         while True:
             self._work.clear()
             if not len(self._window):
@@ -117,10 +124,10 @@ class SegmentSender:
                     self._report(self._window.give_up(error))
 
     async def _repeat(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Attempts until one succeeds, fails for good, or there is nothing to deliver any more.
+        """Repeat ``attempt`` until it succeeds, fails permanently, or the window is empty.
 
-        Not by tenacity, of which a lane would keep some 50 objects for as long as its stream lives: with 1,800 lanes
-        that was a third of what the garbage collector had to look through.
+        Without tenacity, which keeps about 50 objects per sender while its stream lives: with 1,800 senders that was a
+        third of all objects that the garbage collector visits.
         """
         for failures in itertools.count(1):
             try:
@@ -128,30 +135,33 @@ class SegmentSender:
             except SeaweedMQError as error:
                 if not is_retryable(error) or not len(self._window):
                     raise
-                # Nobody listens: that process is gone, and its segments go on elsewhere.
+                # Connection refused: the process has ended, and its segments move to other brokers.
                 pause_s = UNACKNOWLEDGED_S if isinstance(error, ConnectionRefused) else self._pause_s(failures)
             if await self._view.ends(self._segment, pause_s):
                 self._refresh = False
         raise AssertionError("counting ended")
 
     def _lost(self, error: SeaweedMQError) -> None:
-        """An attempt failed: whoever answered knows more than this side."""
+        """Handle a failed attempt. A broker that answered knows more than the view, which is then refreshed."""
         self._window.lost(error)
         self._refresh = self._lost_s is None
 
     def _looks(self) -> bool:
-        """Whether to ask for the topic: if a broker knows more, or none has told for a while that nothing is new."""
+        """Whether to query the topic: a broker knows more, or none has confirmed the view for a while."""
         if self._refresh or self._lost_s is None:
             return self._refresh
         return asyncio.get_running_loop().time() >= max(self._lost_s, self._view.current_s) + UNACKNOWLEDGED_S
 
     async def _session(self) -> bool:
-        """One stream. True when the segment is done with; False when it broke after progress, or others have told
-        meanwhile that the segment has ended.
+        """Run one stream.
+
+        Returns:
+            True if the window was handed over. False if the stream broke after progress, or other brokers reported
+            meanwhile that the segment has ended.
 
         Raises:
-            NotFound: the topic was deleted.
-            SeaweedMQError: it broke before any progress; repeated with back-off if it may succeed later.
+            NotFound: If the topic was deleted.
+            SeaweedMQError: If it broke before any progress. The caller retries with back-off if it is retriable.
         """
         try:
             description = await self._view.description(self._looks(), (self._segment,))
@@ -179,12 +189,12 @@ class SegmentSender:
             return False
         except NotFound as error:
             self._lost(error)
-            # the description had the segment a moment ago: it will say whether the topic is gone
+            # The description had the segment just now: the next one shows whether the topic was deleted.
             raise StaleMetadata(str(error)) from error
         except SeaweedMQError as error:
             self._lost(error)
             if is_retryable(error) and segment.is_open and not self._view.is_open(self._segment):
-                self._refresh = False  # it has ended meanwhile, and where it goes on is known
+                self._refresh = False  # It has ended meanwhile, and its successors are known.
                 return False
             if is_retryable(error) and self._progress:
                 return False
@@ -192,13 +202,16 @@ class SegmentSender:
         return True
 
     async def _successors(self, ids: Iterable[int]) -> list[Segment]:
-        """Where to go on. After a merge the other side may have been there, and gone on, already; and what came next
-        may be pruned when the publisher was away for long."""
+        """Return the segments that take over.
+
+        After a merge the window of the other predecessor may have passed through the successor already. After a long
+        pause of the publisher, successors may be pruned; then all open segments are returned.
+        """
         refresh = False
 
         async def look() -> list[Segment]:
             nonlocal refresh
-            wanted = self._outbox.follow(ids)  # anew each time: other windows are handed over meanwhile
+            wanted = self._outbox.follow(ids)  # In every attempt: other windows are handed over meanwhile.
             description = await self._view.description(refresh, wanted)
             found = description.by_id()
             if wanted and found.keys() >= wanted:
@@ -207,16 +220,16 @@ class SegmentSender:
             if wanted and max(wanted) < description.topic.next_segment:
                 return [s for s in description.segments if s.is_open]
             raise Unavailable(
-                f"the successors {sorted(wanted)} of the sealed segment {self._window.segment} are not known yet"
+                f"the successors {sorted(wanted)} of the sealed segment {self._window.segment} are not known yet: retry"
             )
 
         return await self._repeat(look)
 
     async def _stream(self, segment: Segment, description: TopicDescription) -> PublishSealed:
-        """Send and hear until the segment is sealed.
+        """Send frames and handle replies until the segment is sealed.
 
         Raises:
-            SeaweedMQError: the stream broke.
+            SeaweedMQError: If the stream breaks.
         """
         send = self._send = asyncio.Event()
         stall_timeout_s = self._cluster.config.stall_timeout_s
@@ -254,7 +267,7 @@ class SegmentSender:
         finally:
             self._talk = None
             self._asks_lost = False
-        raise Unavailable(f"broker {address} ended the stream to {segment}")
+        raise Unavailable(f"broker {address} ended the stream to {segment}: retry")
 
     def _acked(self, reply: PublishAck) -> None:
         for ack in reply.frames:
@@ -282,7 +295,7 @@ class SegmentSender:
                 continue
             if idle and self._talk is not None:
                 self._talk.expect(self._cluster.config.stall_timeout_s)
-            self._report(())  # what is out makes room for more
+            self._report(())  # Frames in flight make room for more.
             if len(frames) == 1 and len(frames[0]) > self._message_bytes_max:
                 for request in in_pieces(frames[0]):
                     yield request
@@ -291,7 +304,7 @@ class SegmentSender:
 
 
 def in_pieces(frame: Frames) -> Iterator[PublishRequest]:
-    """A frame that is too large for one message."""
+    """Yield the messages of a frame that is too large for one."""
     yield FrameHead(bytes(frame[:HEADER_BYTES]))
     for piece in split_payload(memoryview(frame)[HEADER_BYTES:], SENT_PIECE_BYTES):
         yield PublishFrames(piece)

@@ -1,19 +1,19 @@
-"""What one producer has under way to one segment: which frames wait, which are out, which are stored. Pure.
+"""The send window of one producer to one segment: its queue of unacknowledged frames. Pure.
 
-States of a frame, in the order of the queue: acknowledged (gone from it) | out on the stream | waiting.
+States of a frame, in the order of the queue: removed (acknowledged) | in flight | waiting.
 
-    add -> waiting -> take -> out -> acked -> gone
+    add -> waiting -> take -> in flight -> acked -> removed
                        ^             |
-                       +--- lost ----+      the stream broke: everything not acknowledged goes out again, same bytes
+                       +--- lost ----+      the stream broke: all unacknowledged frames are sent again, same bytes
 
-A frame leaves the queue by one of three doors, which every event answers with:
+A frame leaves the queue with one of three outcomes, which every event returns:
 
-    Acked    acked, and sealed for what is committed
-    Failed   expire (overdue), refused (the culprit), give_up, sealed and forgotten for what nobody can tell of
-    Again    sealed and forgotten for what is not stored, opened for what is too long: to be routed anew
+    FrameAcked     acked; sealed, for committed frames
+    FrameFailed    expire (overdue), refused (the culprit), give_up; sealed and forgotten, for frames of unknown fate
+    FrameRerouted  sealed and forgotten, for frames that were not appended; opened, for frames that are too long
 
-Sequences count records. Invariant: queued frames are contiguous and end at ``next_sequence``, but for a gap that
-``expire`` or ``refused`` left in front of them, which ``opened`` closes.
+Sequences count records. Invariant: queued frames are contiguous and end at ``next_sequence``. Only ``expire`` and
+``refused`` leave a gap in front of them, which ``opened`` closes.
 """
 
 from collections import deque
@@ -29,11 +29,11 @@ from seaweedmq.model.segment import Segment
 
 
 class SendWindow:
-    """Frames of one producer stream, and the limits the broker set."""
+    """The unacknowledged frames of one producer in one segment, and the limits of the broker."""
 
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
-        """As it was described when the first frame came here."""
+        """The segment, as described when the first frame was added."""
         self._frames: deque[OutgoingFrame] = deque()
         self._out = 0
         self._out_bytes = 0
@@ -41,40 +41,43 @@ class SendWindow:
         self._bytes_max = 0
         self._one_by_one = False
         self.next_sequence = 0
-        """Of the next frame to be added."""
+        """The first sequence of the next frame to be added."""
         self._acknowledged = 0
-        """Everything below is acknowledged, or was given up before what is acknowledged."""
+        """The sequence below which every frame was acknowledged, or failed before an acknowledged one."""
         self._sent = 0
-        """Nothing from here on is stored."""
+        """The sequence from which on no frame was sent."""
         self.waiting_bytes = 0
-        """Frames not out on the stream."""
+        """The bytes of frames that are not in flight."""
         self.is_open = False
+        """Whether a stream is open."""
         self.last_error: SeaweedMQError | None = None
-        """Of the streams so far, or of what it takes to open one."""
+        """The last error of a stream, or of the attempt to open one."""
 
     def __len__(self) -> int:
-        """Frames not acknowledged."""
+        """Return the number of unacknowledged frames."""
         return len(self._frames)
 
     @property
     def first_sequence(self) -> int:
-        """Of the oldest frame that is not acknowledged; ``next_sequence`` if there is none. Nothing below is repeated,
-        nor used again for other records, unless a broker that knows better says where to go on."""
+        """The first sequence of the oldest unacknowledged frame; ``next_sequence`` if there is none.
+
+        Lower sequences are neither sent again nor reused for other records, unless a broker reports a lower next one.
+        """
         return self._frames[0].first_sequence if self._frames else self.next_sequence
 
     @property
     def _may_be_stored(self) -> bool:
-        """Whether a frame in the queue was out on a stream."""
+        """Whether a frame in the queue was sent, so that the segment may hold it."""
         return self.first_sequence < self._sent
 
     @property
     def queued_bytes(self) -> int:
-        """Frames not acknowledged."""
+        """The bytes of unacknowledged frames."""
         return self.waiting_bytes + self._out_bytes
 
     @property
     def out(self) -> int:
-        """Frames on the stream."""
+        """The number of frames in flight."""
         return self._out
 
     # --- events of the queue ---------------------------------------------------------------------------------------
@@ -88,10 +91,16 @@ class SendWindow:
         self.waiting_bytes += len(frame.data)
 
     def expire(self, now: float) -> tuple[list[FrameFailed], bool]:
-        """Overdue frames at the head of the queue leave it. Also whether a stream was open, which is lost now: only a
-        new one closes the gap they leave, whether they were out on the old one or not.
+        """Fail overdue frames at the head of the queue.
 
-        A frame behind one that is not overdue waits for it: sequences leave no other way.
+        An overdue frame behind one that is not overdue waits for it: sequences leave only in order.
+
+        Args:
+            now: The loop's time in seconds.
+
+        Returns:
+            The failed frames, and whether a stream was open, which is lost now: only a new one closes the gap they
+            leave, whether they were in flight or not.
         """
         if not self._frames or self._frames[0].promise.deadline_s > now:
             return [], False
@@ -103,27 +112,30 @@ class SendWindow:
             overdue.append(self._pop_first())
         why = f"; last: {self.last_error}" if self.last_error is not None else ""
         error = DeadlineExceeded(
-            f"{self.segment} did not acknowledge within delivery_timeout_s; the record may be kept all the same{why}"
+            f"{self.segment} did not acknowledge within delivery_timeout_s: the record may be stored nevertheless{why}"
         )
         return _failed(overdue, error), was_open
 
     def give_up(self, error: SeaweedMQError) -> list[FrameFailed]:
-        """No stream can be opened any more: everything fails."""
+        """Fail all frames: no stream can be opened."""
         self.last_error = error
         return _failed(self._take_all(), error)
 
     # --- events of the stream --------------------------------------------------------------------------------------
 
     def opened(self, ready: PublishReady) -> list[FrameRerouted]:
-        """A stream is open; everything not acknowledged goes out on it again, but from the first frame on that is too
-        long for the broker and not stored already.
+        """Handle an open stream, on which all unacknowledged frames are sent again.
 
-        If the broker knows less than what should lie in front of the queue (frames there expired or were refused)
-        nothing of the queue is stored, and it is numbered anew from what the broker knows.
+        If the broker's next sequence is below the queue, because frames in front of it expired or were rejected, the
+        segment holds none of the queue, which is renumbered from the broker's next sequence.
+
+        Returns:
+            The frames to be routed again: all from the first one on that exceeds the broker's limit and is not held
+            by the segment already.
 
         Raises:
-            ProtocolViolation: the broker claims more than was ever sent.
-            Corrupt: it lost what it had acknowledged.
+            ProtocolViolation: If the broker has more sequences than were sent.
+            Corrupt: If the segment lost acknowledged records.
         """
         self.lost()
         loss = self._loss(ready)
@@ -145,7 +157,7 @@ class SendWindow:
         return [] if first is None else [FrameRerouted(frame) for frame in self._take_from(first)]
 
     def take(self, message_bytes: int) -> list[Frames]:
-        """Frames to send now, in one message of up to ``message_bytes`` if it is more than one; empty if none may."""
+        """Take the frames of the next message, up to ``message_bytes`` if there are several; empty if none may go."""
         taken: list[Frames] = []
         size = 0
         while self.is_open and self._out < len(self._frames):
@@ -164,17 +176,19 @@ class SendWindow:
         return taken
 
     def acked(self, ack: FrameAck) -> FrameAcked:
-        """A frame is kept: always the first one out.
+        """Handle the acknowledgement of the first frame in flight.
 
         Raises:
-            ProtocolViolation: it is for another.
+            ProtocolViolation: If it is for another frame.
         """
         first = self._frames[0] if self._out else None
         if first is None or (first.first_sequence, first.record_count) != (ack.first_sequence, ack.record_count):
-            expected = "none is out" if first is None else f"{first.first_sequence} + {first.record_count} is next"
+            expected = (
+                "none is in flight" if first is None else f"{first.first_sequence} + {first.record_count} is next"
+            )
             raise ProtocolViolation(
                 f"the broker acknowledged sequences {ack.first_sequence} + {ack.record_count}, but {expected}: "
-                "it does not speak the protocol"
+                "it violates the protocol"
             )
         self._frames.popleft()
         self._acknowledged = first.end_sequence
@@ -185,15 +199,17 @@ class SendWindow:
         return FrameAcked(first.positions, first.promise, self.segment.id, ack.base_offset)
 
     def lost(self, error: SeaweedMQError | None = None) -> None:
-        """The stream is gone, or none could be opened. Idempotent."""
+        """Handle a lost stream, or a failed attempt to open one. Idempotent."""
         self.waiting_bytes += self._out_bytes
         self._out = self._out_bytes = 0
         self.is_open = False
         self.last_error = error or self.last_error
 
     def refused(self, error: SeaweedMQError) -> list[FrameFailed]:
-        """The broker refused something that is out. If one frame was out alone it is that, and it fails; else send
-        them one at a time from now on until the queue is empty.
+        """Handle the rejection of a frame in flight.
+
+        A single frame in flight is the rejected one, and fails. Otherwise frames are sent one at a time until the queue
+        is empty, which finds it.
         """
         is_alone = self._out == 1
         self.lost(error)
@@ -205,7 +221,7 @@ class SendWindow:
     # --- the end of the segment ------------------------------------------------------------------------------------
 
     def sealed_unasked(self, segment: Segment) -> PublishSealed | None:
-        """What a broker would say, if the segment is sealed and nothing of the queue can be stored in it."""
+        """Return the reply that a broker would send, if the segment is sealed and holds nothing of the queue."""
         if segment.is_open or self._may_be_stored:
             return None
         return PublishSealed(
@@ -216,8 +232,10 @@ class SendWindow:
         )
 
     def sealed(self, sealed: PublishSealed) -> list[FrameOutcome]:
-        """The segment takes no more: frames that are committed are acknowledged, all others go elsewhere; or fail, if
-        the segment misses what it had acknowledged."""
+        """Handle the seal of the segment: committed frames are acknowledged, and all others rerouted.
+
+        The others fail if the segment lost acknowledged records.
+        """
         loss = self._loss(sealed)
         bases = {(ack.first_sequence, ack.record_count): ack.base_offset for ack in sealed.recent}
         left: list[FrameOutcome] = []
@@ -232,33 +250,33 @@ class SendWindow:
         return left
 
     def forgotten(self) -> list[FrameOutcome]:
-        """Nobody knows the segment any more, nor what of the queue it held. Requires that no stream is open."""
+        """Handle a pruned segment, whose records of the queue are unknown. Requires that no stream is open."""
         unsent = [FrameRerouted(frame) for frame in self._take_from(self._sent)]
         error = OutOfRange(
-            f"{self.segment} was sealed long ago and is forgotten: what was sent there and not acknowledged may have "
-            "been kept, until retention removed it; publish it again only if a second copy does no harm"
+            f"{self.segment} was sealed long ago and is pruned: records that were sent there and not acknowledged may "
+            "have been stored: publish them again only if a second copy does no harm"
         )
         return [*_failed(self._take_all(), error), *unsent]
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
     def _loss(self, answer: PublishReady | PublishSealed) -> Corrupt | None:
-        """The error to tell if the segment misses what it had acknowledged."""
+        """Return an error if the segment lost acknowledged records."""
         if answer.next_sequence >= self._acknowledged:
             return None
         return Corrupt(
             f"the segment has sequences up to {answer.next_sequence}, but had acknowledged those up to "
-            f"{self._acknowledged}: the records between were lost; publish them again, with what fails now"
+            f"{self._acknowledged}: the records between were lost; publish them again, with those that fail now"
         )
 
     def _pop_first(self) -> OutgoingFrame:
-        """Requires that nothing is out."""
+        """Remove the first frame. Requires that none is in flight."""
         frame = self._frames.popleft()
         self.waiting_bytes -= len(frame.data)
         return frame
 
     def _take_from(self, sequence: int) -> list[OutgoingFrame]:
-        """Frames from ``sequence`` on, none of them out, leave the queue; oldest first."""
+        """Remove the frames from ``sequence`` on that are not in flight. Return them oldest first."""
         taken: list[OutgoingFrame] = []
         while len(self._frames) > self._out and self._frames[-1].first_sequence >= sequence:
             frame = self._frames.pop()
@@ -268,7 +286,7 @@ class SendWindow:
         return taken[::-1]
 
     def _take_all(self) -> list[OutgoingFrame]:
-        """Empty the queue, oldest first, and forget the stream."""
+        """Remove all frames and drop the stream. Return the frames oldest first."""
         self.lost()
         frames = list(self._frames)
         self._frames.clear()

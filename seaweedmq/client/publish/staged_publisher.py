@@ -1,12 +1,12 @@
-"""Publishing a staged batch: the same rows to the same places each time, until every one of them is committed.
+"""Publishing of a staged batch: every attempt sends the same rows to the same segments, until all are committed.
 
-The rules are ``core.replay``'s and the rows ``pieces``'. Here are the streams: one for each segment that may get rows
-now, which sends from where the segment is, until its rows are acknowledged or the segment is sealed. Nothing is kept
-but what is out: after a lost stream the rows are read again.
+``core.replay`` has the rules and ``staged_rows`` the rows. This module has the streams: one per segment that may get
+rows now. A stream sends from the segment's next sequence until its rows are acknowledged or the segment is sealed.
+Memory holds only frames in flight: after a lost stream the rows are read again.
 
-Brokers know what a producer has stored for as long as a client may repeat it. Who goes on with somebody else's batch
-later than that asks each segment whether it knows the producer, by a first sequence that no batch has; and if it knows
-neither this batch nor an earlier one, has the files searched.
+Brokers keep producer state for as long as a client may retry. A process that resumes another one's batch later than
+that queries each segment for the producer, with a first sequence that no batch has. If the segment knows neither this
+batch nor an earlier one, the files are searched.
 """
 
 import asyncio
@@ -60,21 +60,21 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 NOTE_S = 5.0
-"""How often the progress is noted while rows are acknowledged."""
+"""Interval at which the progress is recorded while rows are acknowledged."""
 NOBODYS_SEQUENCE = 1 << 62
-"""More than any batch has: a broker that does not know the producer says that it begins there."""
+"""A sequence above those of any batch: a broker without state of the producer replies with it."""
 Search = Callable[[Segment, SegmentProgress], int]
-"""How far a producer got in a segment that does not know it any more: the sequence of the first row that is not stored,
-at least that of what is known. Blocking. Raises OutOfRange: nobody can tell."""
+"""A search for a producer in a segment without its state. It returns the sequence of the first row that is not stored,
+at least the known one. Blocking. Raises OutOfRange if the files do not show it."""
 
 
 Offload = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Runs what blocks, one call after another: also when nobody waits for one of them any more."""
+"""A runner of blocking calls, one after another, which finishes a call even if its caller was cancelled."""
 
 
 @asynccontextmanager
 async def one_thread() -> AsyncIterator[Offload]:
-    """An :data:`Offload` to a thread of its own."""
+    """Provide an :data:`Offload` to a dedicated thread."""
     loop = asyncio.get_running_loop()
     executor = ThreadPoolExecutor(1, "seaweedmq-staged")
     try:
@@ -85,41 +85,47 @@ async def one_thread() -> AsyncIterator[Offload]:
 
 @dataclass(slots=True)
 class _Stream:
-    """One stream's frames on their way."""
+    """The frames in flight of one stream, and its limits."""
 
     limit_frames: int = 0
     limit_bytes: int = 0
     message_bytes_max: int = 0
     frame_bytes_max: int = 0
     first_sequence: int = 0
-    """Where it begins."""
+    """The first sequence of the stream."""
     out_bytes: int = 0
 
 
 class _Target:
-    """One segment's part of the batch, and how far it is."""
+    """One segment's part of the batch, and its progress."""
 
     def __init__(self, place: StagedSegment, total: int, reached: SegmentProgress) -> None:
         self.place = place
         self.total = total
-        """Rows that go there if it is not sealed before."""
+        """The number of rows for the segment, if it is not sealed before."""
         self.reached = reached
         self.out: deque[tuple[int, int, int]] = deque()
-        """Frames on the stream: first sequence, records, bytes."""
+        """The frames in flight: first sequence, records, bytes."""
         self.moved = asyncio.Event()
-        """Set when there is room, or the stream has begun."""
+        """An event that is set when there is room, or the stream is open."""
         self.stream: _Stream | None = None
         self.asked = False
-        """Whether the segment was asked, where that is needed, what it knows of the producer."""
+        """Whether the segment was queried for the producer, where that is needed."""
 
 
 class StagedPublisher:
-    """Publishes what a manifest names. Used once.
+    """A publisher of one staged batch. Used once.
 
     Args:
-        progress: as it was noted.
-        note: keeps what is handed to it, durably. Blocking, as reading ``pieces`` is.
-        search: given if somebody else may have begun so long ago that brokers have forgotten it.
+        cluster: The cluster.
+        topic: The topic.
+        manifest: The batch.
+        replay: The rules, with the recorded segments.
+        pieces: The rows. Reading them blocks.
+        progress: The recorded progress.
+        note: Records progress durably. Blocking.
+        search: Given if another process may have begun so long ago that brokers dropped the producer state.
+        offload: Runs blocking calls.
     """
 
     def __init__(
@@ -151,19 +157,19 @@ class StagedPublisher:
         self._pause_s = pauses(cluster.config, cluster.env.rng)
 
     async def run(self) -> None:
-        """Until every row is committed.
+        """Publish until every row is committed.
 
         Raises:
-            NotFound: the topic was deleted, or created again.
-            OutOfRange: nobody can tell what of the batch is stored.
-            DeadlineExceeded: nothing was acknowledged for ``delivery_timeout_s``.
-            Corrupt: what was taken is not what was staged.
-        SeaweedMQError: a broker refuses, or the storage does.
+            NotFound: If the topic was deleted or recreated.
+            OutOfRange: If it is unknown which rows of the batch are stored.
+            DeadlineExceeded: If a segment acknowledged nothing for ``delivery_timeout_s``.
+            Corrupt: If the segments hold other rows than the batch.
+            SeaweedMQError: If a broker rejects a frame, or the storage fails.
         """
         try:
             await self._known(())
             while not self._replay.is_done:
-                while unknown := self._replay.unknown():  # what comes before a segment is known once that is
+                while unknown := self._replay.unknown():  # Predecessors are known once their successor is.
                     await self._known(unknown)
                 for segment in self._replay.ready():
                     self._replay.begin(segment)
@@ -175,8 +181,8 @@ class StagedPublisher:
             kept = sum(end.kept for end in self._replay.finished.values())
             if kept != self._rows:
                 raise Corrupt(
-                    f"batch {self._manifest.batch} has {self._rows} rows, and {self._topic} has taken {kept} of it: "
-                    "what is staged is not what the manifest says, or a broker counts wrong"
+                    f"batch {self._manifest.batch} has {self._rows} rows, but {self._topic} has taken {kept}: the "
+                    "staged files differ from the manifest, or a broker miscounts: report this"
                 )
         finally:
             for task in self._tasks:
@@ -185,7 +191,7 @@ class StagedPublisher:
             self._view.close()
 
     async def _finish(self, segment: int, kept: int, successors: tuple[int, ...]) -> None:
-        """A segment is done with: that is noted before anybody gets what it has left."""
+        """Record that a segment is finished, before its successors get the other rows."""
         await self._known(successors)
         left = [self._replay.place(segment).slots] if successors else []
         for slots in (self._replay.place(successor).slots for successor in successors):
@@ -198,13 +204,17 @@ class StagedPublisher:
     # --- one segment -----------------------------------------------------------------------------------------------
 
     async def _deliver(self, segment: int) -> tuple[int, tuple[int, ...]]:
-        """Until the segment has all its rows, or is sealed: how many it keeps, and who gets the others."""
+        """Deliver until the segment has all its rows, or is sealed.
+
+        Returns:
+            The number of rows it holds, and the successors that get the others.
+        """
         total = await self._read(lambda: sum(piece.record_count for piece in self._pieces.of(segment)))
         target = _Target(self._replay.place(segment), total, self._reached.get(segment, SegmentProgress(0, 0)))
         return await self._until_settled(target) if total else (0, ())
 
     async def _until_settled(self, target: _Target) -> tuple[int, tuple[int, ...]]:
-        """Sessions until one is the last."""
+        """Repeat sessions until one is the last. Return as :meth:`_deliver`."""
         loop, refresh = asyncio.get_running_loop(), False
         moved_s, failures = loop.time(), 0
         while True:
@@ -213,7 +223,7 @@ class StagedPublisher:
                 end = await self._session(target, refresh)
                 if end is not None:
                     return end
-                error: SeaweedMQError = Unavailable(f"the stream to {self._topic}#{target.place.segment} ended")
+                error: SeaweedMQError = Unavailable(f"the stream to {self._topic}#{target.place.segment} ended: retry")
             except SeaweedMQError as failure:
                 if not is_retryable(failure):
                     raise
@@ -223,22 +233,22 @@ class StagedPublisher:
             if loop.time() - moved_s > self._cluster.config.delivery_timeout_s:
                 raise DeadlineExceeded(
                     f"batch {self._manifest.batch}: {self._topic}#{target.place.segment} acknowledged nothing for "
-                    f"{self._cluster.config.delivery_timeout_s:g} s; start again once the cluster is well, it goes on "
-                    f"from there; last: {error}"
+                    f"{self._cluster.config.delivery_timeout_s:g} s: start again once the cluster is healthy, and the "
+                    f"batch continues; last: {error}"
                 )
             failures += 1
             pause_s = UNACKNOWLEDGED_S if isinstance(error, ConnectionRefused) else self._pause_s(failures)
             refresh = not await self._view.ends(target.place.segment, pause_s)
 
     async def _session(self, target: _Target, refresh: bool) -> tuple[int, tuple[int, ...]] | None:
-        """One stream. None: it broke."""
+        """Run one stream. Return as :meth:`_deliver`, or None if it broke."""
         number = target.place.segment
         description = await self._view.description(refresh, (number,))
         segment = description.segment(number)
         if segment is None:
             raise OutOfRange(
-                f"{self._topic}#{number} was sealed long ago and is forgotten: nobody can tell what it has of batch "
-                f"{self._manifest.batch} from row {target.reached.sequence} of its {target.total} on"
+                f"{self._topic}#{number} was sealed long ago and is pruned: which rows of batch {self._manifest.batch} "
+                f"it has, from row {target.reached.sequence} of its {target.total} on, is unknown"
             )
         if self._search is not None and not target.asked:
             await self._ask(target, segment, description, self._search)
@@ -267,7 +277,7 @@ class StagedPublisher:
                     else:
                         return self._sealed(target, reply.next_sequence, reply.successors)
         except NotFound as error:
-            # the description had the segment a moment ago: it will say whether the topic is gone
+            # The description had the segment just now: the next one shows whether the topic was deleted.
             raise StaleMetadata(str(error)) from error
         finally:
             target.stream = None
@@ -275,7 +285,7 @@ class StagedPublisher:
         return None
 
     async def _ask(self, target: _Target, segment: Segment, description: TopicDescription, search: Search) -> None:
-        """Learn how far the segment is from whoever may still know."""
+        """Query the segment's progress from its broker or, without producer state, from the files."""
         opening = self._opening(segment, NOBODYS_SEQUENCE)
         address = self._cluster.address_of(description, segment)
 
@@ -287,14 +297,14 @@ class StagedPublisher:
             yield opening
             await answered.wait()
 
-        # The broker remembers the question as long as its stream is open, and would let the rows begin at its sequence.
+        # The broker stores the queried sequence while the stream is open, and would expect the rows to begin there.
         async with broker_stream(self._cluster, address, lambda api: api.publish(question()), str(segment)) as talk:
             async for reply in talk.replies:
                 if not isinstance(reply, PublishAck):
                     known, is_new_epoch = reply.next_sequence, is_new_epoch or reply.is_new_epoch
                     answered.set()
         if known is None:
-            raise Unavailable(f"broker {address} ended the stream to {segment}")
+            raise Unavailable(f"broker {address} ended the stream to {segment}: retry")
         if known >= NOBODYS_SEQUENCE and not is_new_epoch:
             found = await self._offload(partial(search, segment, target.reached))
             target.reached = SegmentProgress(max(found, target.reached.sequence), target.reached.offset)
@@ -313,7 +323,7 @@ class StagedPublisher:
 
     def _opened(self, target: _Target, ready: PublishReady) -> None:
         if ready.next_sequence >= NOBODYS_SEQUENCE:
-            raise Unavailable(f"{self._topic}#{target.place.segment} still answers an interrupted question: try again")
+            raise Unavailable(f"{self._topic}#{target.place.segment} still answers an interrupted query: retry")
         self._check(target, ready.next_sequence)
         assert target.stream is not None
         target.stream.first_sequence = ready.next_sequence
@@ -330,7 +340,7 @@ class StagedPublisher:
             if (first, records) != (ack.first_sequence, ack.record_count):
                 raise ProtocolViolation(
                     f"the broker acknowledged sequences {ack.first_sequence} + {ack.record_count}, but {first} + "
-                    f"{records} is next: it does not speak the protocol"
+                    f"{records} is next: it violates the protocol"
                 )
             target.stream.out_bytes -= size
             target.reached = SegmentProgress(ack.end_sequence, ack.end_offset)
@@ -342,17 +352,23 @@ class StagedPublisher:
         self._check(target, kept)
         if kept < target.total and not successors:
             raise Unavailable(
-                f"{self._topic}#{target.place.segment} is sealed, and nobody says yet what comes after it"
+                f"{self._topic}#{target.place.segment} is sealed, and its successors are not known yet: retry"
             )
         return kept, () if kept == target.total else successors
 
     def _check(self, target: _Target, next_sequence: int) -> None:
-        """Go back to what a segment has if it lost what it had acknowledged, as ``replicated`` ones may with the power:
-        the rows are still here. Raises ProtocolViolation."""
+        """Compare a segment's next sequence with its progress.
+
+        If it lost acknowledged rows, as ``replicated`` topics may in a power failure, they are published again: the
+        staged files still hold them.
+
+        Raises:
+            ProtocolViolation: If it has more rows than were sent.
+        """
         if next_sequence < target.reached.sequence:
             log.warning(
-                "%s#%d has rows up to %d of batch %d, but had acknowledged those up to %d: those between were lost "
-                "there, and are published again",
+                "acknowledged rows lost: %s#%d has rows up to %d of batch %d, acknowledged were those up to %d; "
+                "publishing them again",
                 self._topic,
                 target.place.segment,
                 next_sequence,
@@ -363,10 +379,10 @@ class StagedPublisher:
         if next_sequence > target.total:
             raise ProtocolViolation(
                 f"{self._topic}#{target.place.segment} has rows up to {next_sequence} of batch {self._manifest.batch}, "
-                f"which has {target.total} for it: somebody else publishes with the same producer id"
+                f"which has {target.total} for it: another process publishes with the same producer id"
             )
 
-    # --- what goes out ---------------------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------------------------
 
     async def _requests(
         self, target: _Target, segment: Segment, talks: list[BrokerStream[PublishReply]]
@@ -400,15 +416,15 @@ class StagedPublisher:
         except SeaweedMQError as error:
             talks[0].end(error)
             return
-        while stream is target.stream:  # acknowledgements come as long as the stream is open
+        while stream is target.stream:  # Acknowledgements arrive only while the stream is open.
             target.moved.clear()
             await target.moved.wait()
 
     def _frames(self, target: _Target, stream: _Stream) -> Iterator[tuple[list[Frames], list[tuple[int, int, int]]]]:
-        """Messages of frames from where the stream begins, and what is in them. Blocking.
+        """Yield the messages of a stream, with (first sequence, records, bytes) of each frame. Blocking.
 
-        What the segment has already may not be committed yet: the acknowledgement of anything behind it says that. If
-        there is nothing behind it, its last frame goes out again.
+        Rows that the segment already has may not be committed yet; the acknowledgement of a later frame shows that they
+        are. Without a later frame the last one is sent again.
         """
         parts: list[Frames] = []
         sent: list[tuple[int, int, int]] = []
@@ -418,7 +434,7 @@ class StagedPublisher:
             data = self._pieces.encode(piece, target.place.slots, self._manifest.producer_id, self._manifest.batch, at)
             if len(data) > stream.frame_bytes_max:
                 raise InvalidArgument(
-                    f"a frame of {len(data)} bytes with rows of batch {self._manifest.batch} is over the "
+                    f"a frame of {len(data)} bytes with rows of batch {self._manifest.batch} exceeds the "
                     f"limit of {stream.frame_bytes_max} bytes: raise frame_bytes_max on every broker, then start again"
                 )
             if parts and size + len(data) > room:
@@ -449,7 +465,7 @@ class StagedPublisher:
         if first_sequence >= at and last is not None:
             yield last
 
-    # --- around ----------------------------------------------------------------------------------------------------
+    # --- metadata and progress -------------------------------------------------------------------------------------
 
     async def _read(self, call: Callable[[], T]) -> T:
         result: T = await self._offload(call)
@@ -459,7 +475,7 @@ class StagedPublisher:
         return sorted(self._tasks.values())
 
     async def _known(self, segments: Iterable[int]) -> None:
-        """Learn the places of these segments, which may be so new that not every broker knows them."""
+        """Query segments, which may be so new that not every broker knows them, and pass them to the replay."""
         wanted = set(segments)
         moved_s = asyncio.get_running_loop().time()
         for attempt in count(1):
@@ -473,10 +489,12 @@ class StagedPublisher:
                     return
                 if min(wanted) < description.topic.next_segment:
                     raise OutOfRange(
-                        f"{self._topic}#{min(wanted)} is forgotten: batch {self._manifest.batch} was begun so long ago "
-                        "that nobody can tell where its rows belong"
+                        f"{self._topic}#{min(wanted)} is pruned: batch {self._manifest.batch} was begun so long ago "
+                        "that the segments of its rows are unknown"
                     )
-                error: SeaweedMQError = Unavailable(f"segments {sorted(wanted)} of {self._topic} are not known yet")
+                error: SeaweedMQError = Unavailable(
+                    f"segments {sorted(wanted)} of {self._topic} are not known yet: retry"
+                )
             except SeaweedMQError as failure:
                 if not is_retryable(failure):
                     raise
@@ -486,7 +504,7 @@ class StagedPublisher:
             await asyncio.sleep(self._pause_s(attempt))
 
     async def _put_note(self, *, must: bool) -> None:
-        """Keep what is known now, from time to time or because somebody may go on from it."""
+        """Record the progress: every ``NOTE_S``, or at once with ``must``, before other segments rely on it."""
         now_s = asyncio.get_running_loop().time()
         if not must and (now_s - self._noted_s < NOTE_S or self._noting.locked()):
             return
@@ -499,13 +517,13 @@ class StagedPublisher:
 
 
 def place_of(segment: Segment) -> StagedSegment:
-    """Of a segment as it is described."""
+    """Convert a segment's description."""
     return StagedSegment(segment.id, segment.slots, segment.predecessors)
 
 
 def recreated(topic: TopicName, batch: int) -> NotFound:
-    """The batch is of an earlier topic of the same name."""
+    """Make the error of a batch that was staged for an earlier topic of the same name."""
     return NotFound(
-        f"topic {topic} was deleted and created again since batch {batch} was staged for it: begin the query "
-        "anew with another checkpoint to fill the new topic"
+        f"topic {topic} was deleted and recreated since batch {batch} was staged for it: restart the query with "
+        "another checkpoint to fill the new topic"
     )

@@ -1,7 +1,7 @@
-"""The rows of a staged batch as one segment gets them: whole frames as they lie there, or rows picked out of them.
+"""The rows of a staged batch for each segment: whole frames as staged, or rows selected from them.
 
-A frame whose slots all belong to the segment goes out as it is, but for three numbers in its header. Only where the
-segments are others than those it was staged for are its keys looked at.
+A frame whose slots all belong to the segment is sent unchanged, except for three numbers in its header. Keys are read
+only where the segments differ from those at the time of staging.
 """
 
 from collections.abc import Iterator
@@ -25,36 +25,40 @@ from seaweedmq.rpc.messages.frames import pack_frames
 from seaweedmq.storage.staging import StagedFrame
 
 Picked = npt.NDArray[np.int64]
+"""The numbers of selected rows in a frame."""
 
 
 class StagedFrameReader(Protocol):
-    """The frames of the batch, in order. Blocking."""
+    """A reader of the frames of a batch, in order. Blocking."""
 
     def headers(self, lo: int, hi: int) -> Iterator[StagedFrame]:
-        """Those whose slots overlap ``[lo, hi)``."""
+        """Yield the frames whose slots overlap ``[lo, hi)``."""
 
     def payload(self, frame: StagedFrame) -> bytes:
-        """Behind the header."""
+        """Read the bytes after the header."""
 
 
 class RowSelection(NamedTuple):
-    """Rows that go into one frame."""
+    """A selection of rows of one staged frame, which become one frame."""
 
     frame: StagedFrame
     rows: Picked | None
-    """Their numbers in it; None: all."""
+    """The row numbers in the frame; None for all."""
 
     @property
     def record_count(self) -> int:
+        """The number of rows."""
         return self.frame.header.record_count if self.rows is None else len(self.rows)
 
 
 class StagedRows:
-    """What each segment gets, by what a replay says. Used by one thread at a time.
+    """The rows of each segment, as a replay assigns them. One thread at a time may use it.
 
     Args:
-        schema: the topic's; None for a plain topic.
-        ring: the topic's when the batch was staged.
+        staged: The frames.
+        replay: The assignment.
+        ring: The topic's ring when the batch was staged.
+        schema: The topic's schema; None for a plain topic.
     """
 
     def __init__(self, staged: StagedFrameReader, replay: Replay, ring: KeyRange, schema: pa.Schema | None) -> None:
@@ -63,10 +67,10 @@ class StagedRows:
         self._ring = ring
         self._schema = schema
         self._decoded: tuple[StagedFrame, pa.RecordBatch, Slots] | None = None
-        """The frame that was unpacked last: several pieces of it may be wanted."""
+        """The last decoded frame, with its slots: several selections of it may follow."""
 
     def of(self, segment: int) -> Iterator[RowSelection]:
-        """The rows of a segment that is ready or has begun, in order: the same ones each time."""
+        """Yield the rows of a segment that is ready or has begun, in order. Every call yields the same rows."""
         feed = self._replay.feed(segment)
         if feed.origins:
             for before, kept in feed.origins:
@@ -77,7 +81,7 @@ class StagedRows:
                 yield from self._within(RowSelection(frame, None), feed.slots)
 
     def beyond(self, pieces: Iterator[RowSelection], count: int) -> Iterator[RowSelection]:
-        """Without the first ``count`` rows."""
+        """Yield the rows after the first ``count``."""
         for piece in pieces:
             if count >= piece.record_count:
                 count -= piece.record_count
@@ -91,7 +95,7 @@ class StagedRows:
     def encode(
         self, piece: RowSelection, slots: KeyRange, producer_id: int, producer_epoch: int, first_sequence: int
     ) -> Frames:
-        """The frame of a piece, for a segment of these slots."""
+        """Encode a selection as a frame for a segment with the range ``slots``."""
         header = piece.frame.header
         if piece.rows is None:
             header = header._replace(
@@ -137,7 +141,7 @@ class StagedRows:
             batch = decode_frame(whole, self._schema if header.schema_version else None)
             slots = np.full(header.record_count, header.slot_min, np.uint16)
             if header.slot_min != header.slot_max and header.flags & FLAG_KEY:
-                # Rows without a key stay together, where nobody has to remember the place that was drawn for them.
+                # Rows without a key stay together, in the first slot: the slot drawn for them was not recorded.
                 slots = key_slots(batch.column("_key"), header.slot_min, self._ring)
             self._decoded = frame, batch, slots
         return self._decoded[1], self._decoded[2]

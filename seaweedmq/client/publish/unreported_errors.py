@@ -1,4 +1,7 @@
-"""What a publisher could not deliver since its last flush. A flush tells of all of it, a close of what nobody knows."""
+"""Delivery failures of a publisher since its last flush.
+
+A flush reports the first of all of them, a close the first that no future has reported.
+"""
 
 import threading
 from typing import Protocol
@@ -6,9 +9,9 @@ from typing import Protocol
 from seaweedmq.errors import SeaweedMQError
 
 KEPT_MAX = 1_000
-"""Pieces of work remembered that nobody was told of. Beyond it a close fails, whichever futures were asked."""
+"""Limit of unreported batches and tables that are stored. Above it a close fails even if all futures reported."""
 KEPT_ROWS_MAX = 1_000_000
-"""The same of their rows: each takes some bytes."""
+"""Limit of their rows, each of which takes some bytes."""
 
 
 class Failing(Protocol):
@@ -16,31 +19,31 @@ class Failing(Protocol):
 
     @property
     def count(self) -> int:
-        """How many outcomes it remembers."""
+        """The number of stored outcomes."""
 
     @property
     def is_told(self) -> bool:
-        """Whether every future of what failed was asked."""
+        """Whether the futures of all failed rows have reported it."""
 
     def first_error(self) -> SeaweedMQError | None:
-        """What it failed with, if it did."""
+        """Return the error of the first failed row, if any."""
 
     def untold_error(self) -> SeaweedMQError | None:
-        """The same, of what no future was asked for."""
+        """Return the error of the first failed row whose future has not reported it, if any."""
 
 
 class UnreportedErrors:
-    """From any thread."""
+    """The failures since the last flush. Any thread may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._first: SeaweedMQError | None = None
         self._failed: list[Failing] = []
         self._beyond: SeaweedMQError | None = None
-        """Of the first work that was not remembered."""
+        """The error of the first failed work above the limits."""
 
     def add(self, work: Failing) -> None:
-        """Work has its outcome."""
+        """Record the failure of work that has its outcome, if it failed."""
         error = work.first_error()
         if error is None:
             return
@@ -56,14 +59,14 @@ class UnreportedErrors:
                 self._failed.append(work)
 
     def take(self) -> SeaweedMQError | None:
-        """The first failure; all are forgotten."""
+        """Return the first failure, if any, and drop all."""
         with self._lock:
             first, self._first = self._first, None
             self._failed, self._beyond = [], None
             return first
 
     def untold(self) -> SeaweedMQError | None:
-        """The first failure that no future was asked for."""
+        """Return the first failure that no future has reported, if any."""
         with self._lock:
             errors = (work.untold_error() for work in self._failed)
             return next((error for error in errors if error is not None), self._beyond)

@@ -1,4 +1,4 @@
-"""Stretches of single segments, each to an end that is known: for who shares out the reading of a topic."""
+"""Reading of offset ranges of single segments, for engines that divide a topic among workers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,9 +18,9 @@ from seaweedmq.model.topic import TopicName
 
 
 class RangeReader(TopicReader):
-    """Reads ``{segment: (start, end)}``, segments in turn, each in order; takes nothing beyond. One task takes from it.
+    """A reader of ``{segment: (start, end)}``: segments in turn, each in order, nothing beyond. One task takes from it.
 
-    The ends are exclusive, and committed. Whoever asks for more waits until it is.
+    The ends are exclusive and should be committed; otherwise reading waits until they are.
     """
 
     def __init__(
@@ -37,10 +37,15 @@ class RangeReader(TopicReader):
         super().__init__(cluster, topic, config, on_close, options)
         self._ranges = dict(ranges)
         self._rows: FetchedRows | None = None
-        """Fetched and not popped."""
+        """The rows fetched and not yet taken."""
 
     async def open(self) -> None:
-        """Begin to read. Raises NotFound: no such topic, or one of its segments is gone."""
+        """Begin to read.
+
+        Raises:
+            NotFound: If the topic or a segment does not exist.
+            InvalidArgument: If a column is unknown.
+        """
         description = await self.description(True, self._ranges)
         check_columns(self._columns, self.schema, self.has_partitions)
         segments = description.by_id()
@@ -50,20 +55,24 @@ class RangeReader(TopicReader):
             self._start_reader(segments[number], start, end)
 
     def batches(self) -> Iteration[pa.RecordBatch]:
-        """Columns as :meth:`TopicReader.batches`; every batch is of one segment, without gap in its offsets.
+        """Iterate over batches, each of one segment, without gap in its offsets.
+
+        The columns are those of :meth:`TopicReader.batches`.
 
         Raises:
-            OutOfRange: retention removed what was to be read.
-            DataLoss: records are lost; not with ``on_missing="skip"``.
-            Unavailable: a segment could not be reached for ``read_retry_timeout_s``.
+            OutOfRange: If retention removed records of a range.
+            DataLoss: If records are lost; not with ``on_missing="skip"``.
+            Unavailable: If a segment is unreachable for ``read_retry_timeout_s``.
         """
         return Iteration(self._fetch_in_loop, self._pop_batches)
 
     @property
     def has_rows(self) -> bool:
+        """Whether ``pop_batch`` may be called."""
         return self._rows is not None
 
     async def fetch(self) -> bool:
+        """Wait for rows. Return False at the end."""
         while self._rows is None and self._readers and not self._closed:
             pulled = self._pull()
             if pulled is None:
@@ -82,9 +91,10 @@ class RangeReader(TopicReader):
         return self._rows is not None
 
     def pop_batch(self) -> pa.RecordBatch:
+        """Return the fetched batch. Requires ``has_rows``."""
         rows, self._rows = self._rows, None
         if rows is None:
-            raise AssertionError("fetch() comes first")
+            raise AssertionError("fetch() must be called first")
         return record_batch_of(rows, self._columns)
 
     def _check_begin(self, reader: SegmentReader) -> None:
@@ -93,14 +103,17 @@ class RangeReader(TopicReader):
         if start.kind is StartKind.OFFSET and begin is not None and begin > start.value:
             raise OutOfRange(
                 f"{reader.segment}: retention removed offsets {start.value} to {begin - 1} before they were read: read "
-                "again, with a later start"
+                "again with a later start"
             )
 
     async def begins(self) -> dict[int, int]:
-        """Where reading begins in each segment, by its start; its end, if that lies in front of it. Ends the reading.
+        """Return the first offset of each segment by its start, at most its end. Ends the reading.
+
+        Returns:
+            Segment -> offset.
 
         Raises:
-            Unavailable: as :meth:`batches`.
+            Unavailable: As :meth:`batches`.
         """
         found: dict[int, int] = {}
         while self._readers and not self._closed:

@@ -1,4 +1,4 @@
-"""What every subscriber does: read some segments at the same time, take their rows in turn, end when told."""
+"""The base of all subscribers: reads segments concurrently, takes their rows in turn, and ends on request."""
 
 import asyncio
 import logging
@@ -33,15 +33,15 @@ from seaweedmq.runtime.retrying import deadline
 log = logging.getLogger(__name__)
 
 MESSAGES_AT_ONCE = 4_096
-"""Rows turned into Python objects together: enough to pay for the call, few enough to stay in the cache."""
+"""Number of rows converted to Python objects together: enough to amortize the call, few enough for the cache."""
 
 
 SKIPPED_REMEMBERED_MAX = 1_000
-"""Gaps that a subscriber remembers; each is logged in any case."""
+"""Limit of the gaps that a subscriber stores; all are logged."""
 
 
 class SkippedRecords(NamedTuple):
-    """Offsets ``[start_offset, end_offset)`` of a segment whose records are lost."""
+    """The offsets ``[start_offset, end_offset)`` of a segment whose records are lost."""
 
     segment: int
     start_offset: int
@@ -49,9 +49,9 @@ class SkippedRecords(NamedTuple):
 
 
 class TopicReader:
-    """Reads segments of one topic. One task takes from it at a time.
+    """A reader of segments of one topic. One task takes from it at a time.
 
-    Which segments, subclasses say: they start readers, and go on from those that ended.
+    Subclasses choose the segments: they start readers, and continue after those that ended.
     """
 
     def __init__(
@@ -72,14 +72,14 @@ class TopicReader:
         self._timeout = options.timeout
         self._columns = options.columns
         self.skips_missing = options.on_missing == "skip"
-        """Whether readers continue behind records that are lost."""
+        """Whether readers continue after lost records."""
         self.skipped: deque[SkippedRecords] = deque(maxlen=SKIPPED_REMEMBERED_MAX)
-        """Lost records that were skipped, by ``on_missing="skip"``: the last gaps, in the order of reading."""
+        """The lost records skipped by ``on_missing="skip"``: the last 1,000 gaps, in the order of reading."""
         self._view = TopicView(cluster, topic, self._on_description, lambda: self._readers)
         self.schema: pa.Schema | None = None
-        """The topic's, as known now; None for a plain topic."""
+        """The topic's latest known schema; None for a plain topic."""
         self.has_partitions = False
-        """Whether the topic does."""
+        """Whether the topic has partitions."""
         self._stops: dict[int, int] | None = None
         self._readers: dict[int, SegmentReader] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -91,35 +91,38 @@ class TopicReader:
 
     @property
     def topic(self) -> str:
+        """The topic, ``namespace/name``."""
         return str(self._topic)
 
     @property
     def is_closed(self) -> bool:
+        """Whether the subscriber is closed, or closing has begun."""
         return self._closed
 
     def described(self) -> str:
-        """Kind and topic, for messages."""
+        """Return the kind and topic, for messages."""
         return f"subscriber of {self._topic}"
 
-    # --- what users call -------------------------------------------------------------------------------------------
+    # --- public methods --------------------------------------------------------------------------------------------
 
     def __aiter__(self) -> Iteration[Message]:
-        """Messages, until ``limit``, ``stop_at``, ``timeout`` or :meth:`close` ends it.
+        """Iterate over messages, until ``limit``, ``stop_at``, ``timeout`` or :meth:`close` ends it.
 
         Raises:
-            OutOfRange: the next record was removed by retention.
-            DataLoss: the next record is lost: no file has it, and neither retention nor a low watermark removed it.
+            OutOfRange: If retention removed the next record.
+            DataLoss: If the next record is lost: no file has it, and neither retention nor a low watermark removed it.
                 Not with ``on_missing="skip"``.
-            Unavailable: a segment could not be reached for ``read_retry_timeout_s``.
-            NotFound: the topic was deleted.
-            Fenced: another member with the same id took over; only with a group.
+            Unavailable: If a segment is unreachable for ``read_retry_timeout_s``.
+            NotFound: If the topic was deleted.
+            Fenced: If another member with the same name took over. Only with a group.
         """
         return Iteration(self._fetch_in_loop, self.pop_messages)
 
     def batches(self) -> Iteration[pa.RecordBatch]:
-        """The same records as Arrow batches: ``_segment, _offset, _timestamp, _key, _headers`` and ``_value`` or the
-        topic's columns; of a topic with partitions ``_partition`` follows the segment. May be mixed with iterating over
-        messages.
+        """Iterate over the records as Arrow batches. Raises as iteration over messages, and may be mixed with it.
+
+        The columns are ``_segment``, ``_partition`` for a topic with partitions, ``_offset``, ``_timestamp``, ``_key``,
+        ``_headers``, and ``_value`` or the topic's columns.
         """
         return Iteration(self._fetch_in_loop, self._pop_batches)
 
@@ -132,8 +135,9 @@ class TopicReader:
         return iter(() if batch is None else (batch,))
 
     async def close(self) -> None:
-        """End iteration, here and in a task that waits. Idempotent; a call that is cancelled leaves closing under way,
-        and the next awaits the same.
+        """End iteration, also in a task that waits. Idempotent.
+
+        If the call is cancelled, closing continues, and the next call awaits it.
         """
         if self._closing is None:
             self._cluster.check_loop()
@@ -142,7 +146,7 @@ class TopicReader:
         await asyncio.shield(self._closing)
 
     def _begin_to_close(self) -> None:
-        """Note at once that nothing more is delivered."""
+        """End delivery at once."""
         self._closed = True
         self._end()
 
@@ -158,7 +162,7 @@ class TopicReader:
     ) -> None:
         await self.close()
 
-    # --- for the synchronous face ----------------------------------------------------------------------------------
+    # --- for the synchronous API -----------------------------------------------------------------------------------
 
     @property
     def has_rows(self) -> bool:
@@ -166,39 +170,40 @@ class TopicReader:
         raise NotImplementedError
 
     async def fetch(self) -> bool:
-        """Wait for rows; False at the end. Repeating it, or cancelling it, loses nothing."""
+        """Wait for rows. Return False at the end. A repeated or cancelled call loses nothing."""
         raise NotImplementedError
 
     def pop_messages(self) -> Iterator[Message]:
-        """Some thousand messages at most. What is left of the last ones comes first, so that iteration may stop
-        anywhere and go on later. Requires ``has_rows``.
+        """Return some thousand messages at most. Requires ``has_rows``.
+
+        The rest of the previous messages comes first, so that iteration may stop anywhere and continue later.
         """
         raise NotImplementedError
 
     def pop_batch(self) -> pa.RecordBatch | None:
-        """What is left of the messages, else what arrived next; None if there is nothing to deliver after all.
-        Requires ``has_rows``.
-        """
+        """Return the rest of the messages, or the next batch; None if all rows have to wait. Requires ``has_rows``."""
         raise NotImplementedError
 
     # --- for readers -----------------------------------------------------------------------------------------------
 
     async def description(self, refresh: bool, ids: Iterable[int] = ()) -> TopicDescription:
+        """Return the topic with the given segments, refreshed or cached."""
         return await self._view.description(refresh, ids)
 
     def share_bytes(self) -> int:
+        """Return a reader's share of the buffer in bytes."""
         return max(self._config.credit_bytes_min, self._config.subscribe_buffer_bytes_max // max(1, len(self._readers)))
 
     def on_arrived(self, reader: SegmentReader) -> None:
+        """Queue a reader that has rows, has ended, or has failed."""
         if not reader.queued:
             reader.queued = True
             self._round.append(reader)
         self._news.set()
 
     def on_skipped(self, segment: Segment, offsets: range) -> None:
-        log.warning(
-            "%s: records of offsets [%d, %d) are missing and were skipped", segment, offsets.start, offsets.stop
-        )
+        """Log and store a gap of lost records."""
+        log.warning("records skipped: %s: offsets [%d, %d) are missing", segment, offsets.start, offsets.stop)
         self.skipped.append(SkippedRecords(segment.id, offsets.start, offsets.stop))
 
     # --- for subclasses --------------------------------------------------------------------------------------------
@@ -209,7 +214,11 @@ class TopicReader:
         self.has_partitions = description.topic.partitions is not None
 
     def _pull(self) -> tuple[SegmentReader, FetchedRows | None] | None:
-        """Rows of the reader whose turn it is; or no rows, and a reader that failed or ended; or None: nothing came."""
+        """Take from the next reader in the queue.
+
+        Returns:
+            The reader with its rows; a failed or ended reader without rows; or None if no reader has any.
+        """
         while self._round:
             reader = self._round.popleft()
             reader.queued = False
@@ -230,7 +239,7 @@ class TopicReader:
         return reader
 
     def _drop_reader(self, segment: int) -> None:
-        """Read no more of a segment; rows that were not taken are forgotten."""
+        """Stop the reader of a segment, and drop its rows that were not taken."""
         reader = self._readers.pop(segment, None)
         task = self._tasks.pop(segment, None)
         if task is not None:
@@ -241,22 +250,24 @@ class TopicReader:
 
     def _on_task_done(self, reader: SegmentReader, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            # A bug: nothing more would arrive, so whoever waits is told.
-            reader.error = Closed(f"the reader of {reader.segment} broke down: {error!r}; open another and report this")
+            # A bug: nothing more would arrive, so every waiter gets the error.
+            reader.error = Closed(f"the reader of {reader.segment} failed: {error!r}: open another one and report this")
             reader.error.__cause__ = error
             self.on_arrived(reader)
 
     async def _stop_offsets(self, segments: dict[int, Segment], skipped: Collection[int]) -> dict[int, int]:
-        """Where each segment that is wanted now ends now; one that is sealed meanwhile ends where it was sealed.
+        """Return the current end offset of each wanted segment; one sealed meanwhile ends at its seal.
 
-        ``segments`` gets what is learned of them, and of what came after them.
+        Args:
+            segments: The known segments by id. Newly learned segments and successors are added.
+            skipped: The ids of segments that are not wanted.
         """
         wanted = segments.keys() - skipped
         pruned: set[int] = set()
         async for attempt in retrying(self._config, self._cluster.env.rng, deadline(self._config.admin_timeout_s)):
             with attempt:
-                stats = await self._cluster.call(f"read the figures of {self._topic}", TopicStats(self._topic))
-                for number in sorted(segments):  # a lagging broker may have shown only the ancestors
+                stats = await self._cluster.call(f"read the statistics of {self._topic}", TopicStats(self._topic))
+                for number in sorted(segments):  # A lagging broker may have shown only the ancestors.
                     if number in wanted:
                         wanted.update(set(segments[number].successors) - pruned)
                 ends = {s.segment: s.high_watermark for s in stats if s.segment in wanted}
@@ -270,7 +281,7 @@ class TopicReader:
                     segments |= known
                     pruned |= {n for n in unclear - known.keys() if n < description.topic.next_segment}
                     wanted -= pruned
-                    raise Unavailable(f"nobody knows how far segments {sorted(unclear)} are")
+                    raise Unavailable(f"end offsets of segments {sorted(unclear)} are unknown: retry")
                 return ends
         raise AssertionError("retrying ended without a result")
 

@@ -1,8 +1,8 @@
-"""Whole rows of CSV out of pieces of it: a line break inside of a quoted text ends no row.
+r"""Cutter of CSV text into whole rows: a line break inside a quoted text does not end a row.
 
-A text is quoted when it begins with a quotation mark, which then is doubled inside of it (RFC 4180). Other programs
-write ``\\"`` for one inside; such a row is refused, since half of its text would be taken for data. A mark inside of a
-text that does not begin with one stands for itself.
+A text is quoted if it begins with a quotation mark; marks inside it are doubled (RFC 4180). Other programs write
+``\"`` for one inside. Such a row is rejected, since half of its text would be taken for data. In a text that does not
+begin with a mark, a mark is an ordinary character.
 """
 
 import re
@@ -11,24 +11,28 @@ from typing import Final
 from seaweedmq.errors import InvalidArgument
 
 ROW_BYTES_MAX: Final = 64 << 20
-"""Longest row. Longer ones are rejected while reading, so that any input takes bounded memory."""
+"""Longest row in bytes. Longer ones are rejected while reading, so that any input takes bounded memory."""
 _SCAN_BYTES: Final = 1 << 20
 _NEWLINE: Final = rb"\r?\n"
 _RETURN: Final = rb"\r"
-"""Line end of files from an old Macintosh."""
+"""Line end of classic Mac OS."""
 _QUOTED: Final = rb'(?<![^%(sep)s\r\n])"[^"]*+(?:""[^"]*+)*+"'
 _INSIDE: Final = rb'(?:[^"\r\n]++|' + _QUOTED + rb'(?=[%(sep)s\r\n])|(?<=[^%(sep)s\r\n])")'
 _LINE_ENDS: Final = re.compile(rb"\r\n|\r|\n")
 
 
 class RowCutter:
-    """Takes pieces, gives whole rows back. Linear in the length of a row, with one call of ``re`` a piece."""
+    """A cutter that takes pieces of text and returns whole rows.
+
+    Linear in the length of a row, with one call of ``re`` per piece.
+    """
 
     def __init__(self, name: str, separator: bytes = b",") -> None:
-        """
+        """Create a cutter.
+
         Args:
-            name: of the input, for errors.
-            separator: one ASCII character.
+            name: Name of the input, for errors.
+            separator: Separator of columns, one ASCII character.
         """
         self._name = name
         self._separator = re.escape(separator)
@@ -38,7 +42,7 @@ class RowCutter:
         self._scan_at_bytes = 0
         self._is_first = True
         self.line = 1
-        """Number of the first line of what is not given back yet."""
+        """Number of the first line that has not been returned yet."""
 
     def _break_by(self, line_end: bytes) -> None:
         fill = {b"sep": self._separator}
@@ -51,11 +55,11 @@ class RowCutter:
         self._fields = re.compile(rb"(?:" + _QUOTED % fill + rb"|[^%(sep)s])*+[%(sep)s]" % fill)
 
     def feed(self, piece: bytes) -> bytes:
-        """The rows that are whole by now.
+        """Take a piece, and return the rows that are now whole.
 
         Raises:
-            InvalidArgument: something follows a closing quotation mark, or a row is longer than ``ROW_BYTES_MAX``; the
-                message says in which line.
+            InvalidArgument: If text follows a closing quotation mark, or a row is longer than ``ROW_BYTES_MAX``; the
+                message has the line.
         """
         self._rest.append(piece)
         self._rest_bytes += len(piece)
@@ -64,10 +68,10 @@ class RowCutter:
         return self._cut(b"".join(self._rest))
 
     def end(self) -> bytes:
-        """The rows at the end of the input, the last of which needs no line break.
+        """Return the rows at the end of the input, the last of which needs no line break.
 
         Raises:
-            InvalidArgument: as :meth:`feed`, or a quoted text is not closed.
+            InvalidArgument: If :meth:`feed` would raise it, or a quoted text is not closed.
         """
         text = b"".join(self._rest)
         if not text:
@@ -81,7 +85,7 @@ class RowCutter:
         return rows
 
     def rows(self, text: bytes) -> list[tuple[int, bytes]]:
-        """Whole rows one by one, each behind its place in ``text``."""
+        """Return whole rows one by one, each with its position in ``text``."""
         if not self._row.match(text):
             self._break_by(_RETURN)
         return [(found.start(), found[0]) for found in self._row.finditer(text)]
@@ -104,7 +108,7 @@ class RowCutter:
             raise InvalidArgument(
                 f"{self._name} cannot be read as csv: line {self.line + line_ends(broken[0])}, column "
                 f"{1 + len(self._fields.findall(broken[1]))}: text follows the closing quotation mark: a mark inside "
-                'of a quoted text is doubled (""), not \\" (Spark writes it so with option("escape", "\\""))'
+                'a quoted text is doubled (""), not \\" (Spark writes it so with option("escape", "\\""))'
             )
         if len(rest) > ROW_BYTES_MAX:
             raise InvalidArgument(

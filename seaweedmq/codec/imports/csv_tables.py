@@ -1,11 +1,12 @@
-"""CSV as tables: a block of whole rows after the other, with types that hold for all of it.
+"""Reader of CSV as tables, in blocks of whole rows with types that hold for all of them.
 
-The types of columns are the topic's, or else they are found: of a file in all its rows, of a pipe in its first MiB. A
-number of more digits than its type holds makes its column text, and so do values of several kinds, and codes: a number
-with a zero before another digit, or with a plus, like a postal code or a telephone number, would lose these.
+The topic sets the types of columns; otherwise they are inferred: for a file from all rows, for a pipe from the first
+MiB. A column is text if a number has more digits than its type holds, if values are of several kinds, or if values are
+codes. A code is a number with a zero before another digit or with a plus, like a postal code or a telephone number,
+which a numeric type would alter.
 
-A quoted empty text is an empty text, and one without quotes is null; a column that may not be null takes both for
-empty texts.
+A quoted empty text is an empty text, and one without quotes is null. A column that is not nullable reads both as empty
+texts.
 """
 
 import io
@@ -25,7 +26,7 @@ from seaweedmq.errors import InvalidArgument
 Types = Mapping[str, pa.DataType]
 
 _FILL_BYTES: Final = 1 << 20
-"""Size of the rows from which types are inferred where the input can be read only once."""
+"""Size in bytes of the rows from which types are inferred if the input can be read only once."""
 _NOT_A_NUMBER: Final = frozenset({"NaN", "nan", "-NaN", "-nan"})
 _NULLS: Final = list(pa.csv.ConvertOptions().null_values)
 _FLOAT_NULLS: Final = [text for text in _NULLS if text not in _NOT_A_NUMBER]
@@ -33,19 +34,19 @@ _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 _LONG: Final = r"^[+-]?\d{16,}$"
 """Whole numbers that a double may round."""
 _CODE: Final = r"^[ \t]*([+-]?0\d|\+)"
-"""Texts that a number would not give back."""
+"""Texts that a number would not preserve."""
 _OTHER_SEPARATORS: Final = (";", "\t", "|")
 _EXACT_MAX: Final = 1 << 53
 _WIDE: Final = pa.uint64()
-"""In place of int64 while types are found: some of the numbers are such that a double rounds them."""
+"""Internal type of int64 columns with numbers that a double rounds."""
 _NUMBERS: Final = (pa.int64(), _WIDE, pa.float64())
 _WIDER: Final = ((pa.int64(), _WIDE), (pa.int64(), pa.float64()), (pa.date32(), pa.timestamp("s")))
-"""Types each of which has all values of those before it. Nanoseconds do not have all seconds."""
+"""Sequences of types, each of which holds all values of the earlier ones. Nanoseconds do not hold all seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class CsvText:
-    """Whole rows under a header."""
+    """Whole rows below a header."""
 
     names: tuple[str, ...]
     rows: bytes
@@ -54,10 +55,10 @@ class CsvText:
 
 
 def separator_of(text: str) -> str:
-    """The separator that a user names.
+    """Parse the separator that a user gives.
 
     Raises:
-        InvalidArgument: it is not one that can stand between columns.
+        InvalidArgument: If it cannot stand between columns.
     """
     mark = "\t" if text in ("\\t", "tab") else text
     if len(mark) != 1 or not mark.isascii() or mark in '"\r\n\0':
@@ -68,18 +69,19 @@ def separator_of(text: str) -> str:
 def read(
     name: str, pieces: Iterable[bytes], schema: pa.Schema | None, types: Types | None, separator: str | None
 ) -> Iterator[pa.Table]:
-    """Tables of the rows of a text.
+    """Yield tables of the rows of a text.
 
     Args:
-        name: of the text, for errors.
-        pieces: of any size.
-        schema: of the topic, or None.
-        types: of each column where there is no schema, as :func:`infer` finds them. None: those of the first MiB.
-        separator: of columns. None: a comma, unless the header looks as if it were another.
+        name: Name of the text, for errors.
+        pieces: Pieces of the text, of any size.
+        schema: Schema of the topic, or None.
+        types: Type of each column if there is no schema, as :func:`infer` finds them; None infers them from the first
+            MiB.
+        separator: Separator of columns; None is a comma, and rejects a header that seems to have another.
 
     Raises:
-        InvalidArgument: the input is not CSV, or a value does not fit its type; names the line, the column and the
-            remedy.
+        InvalidArgument: If the input is not CSV, or a value does not fit its type; the message names the line, the
+            column and the remedy.
     """
     reader: _Blocks | None = None
     guarded: frozenset[str] = frozenset()
@@ -97,10 +99,10 @@ def read(
 def infer(
     name: str, pieces: Iterable[bytes], separator: str | None, *, at: Callable[[int], None] = lambda _: None
 ) -> Types:
-    """The type of each column, found in all rows; ``at`` is called after each block with its size in bytes.
+    """Return the type of each column, inferred from all rows; ``at`` gets the size of each block in bytes.
 
     Raises:
-        InvalidArgument: as :func:`read`.
+        InvalidArgument: If the input is not CSV, as :func:`read`.
     """
     found: list[Types] = []
     for text in blocks(name, pieces, separator, fill=True):
@@ -110,13 +112,13 @@ def infer(
 
 
 def verify(name: str, pieces: Iterable[bytes], separator: str | None) -> frozenset[str]:
-    """Make sure that a text is CSV with columns of any type.
+    """Verify that a text is CSV, with columns of any type.
 
     Returns:
-        The columns with codes, which numbers would not give back.
+        The columns with codes, which numbers would not preserve.
 
     Raises:
-        InvalidArgument: as :func:`read`.
+        InvalidArgument: If the input is not CSV, as :func:`read`.
     """
     codes: set[str] = set()
     for text in blocks(name, pieces, separator, fill=False):
@@ -127,7 +129,7 @@ def verify(name: str, pieces: Iterable[bytes], separator: str | None) -> frozens
 
 
 def settled(found: Sequence[Types]) -> Types:
-    """One type a column that holds the values of all blocks: text if there is no other."""
+    """Return one type per column that holds the values of all blocks; text if no other does."""
     together: dict[str, set[pa.DataType]] = {}
     for types in found:
         for name, kind in types.items():
@@ -137,13 +139,12 @@ def settled(found: Sequence[Types]) -> Types:
 
 
 def blocks(name: str, pieces: Iterable[bytes], separator: str | None, *, fill: bool) -> Iterator[CsvText]:
-    """The rows of a text below its header, many at a time; none if there is nothing but a header.
+    """Yield the rows of a text below its header, many at a time; nothing if there is only a header.
 
-    Args:
-        fill: whether to wait for a MiB of rows before the first.
+    With ``fill``, the first block has at least a MiB of rows, if there are as many.
 
     Raises:
-        InvalidArgument: no header, another encoding, or as ``RowCutter``.
+        InvalidArgument: If there is no header, if the text has another encoding, or as in ``RowCutter``.
     """
     cutter = RowCutter(name, _separator(separator).encode())
     names: tuple[str, ...] | None = None
@@ -169,7 +170,7 @@ def blocks(name: str, pieces: Iterable[bytes], separator: str | None, *, fill: b
 
 
 def _without_end(text: bytes) -> tuple[bytes, bytes]:
-    """The rows, and the empty lines behind them: in a file of one column they are nulls if there are rows below."""
+    """Return the rows, and the empty lines behind them, which are nulls in a file of one column if rows follow."""
     body = text.rstrip(b"\r\n")
     end = _LINE_END.match(text, len(body))
     at = end.end() if body and end is not None else 0
@@ -187,7 +188,7 @@ def _whole_rows(name: str, pieces: Iterable[bytes], cutter: RowCutter) -> Iterat
 def _without_header(
     name: str, cutter: RowCutter, text: bytes, separator: str | None, line: int
 ) -> tuple[tuple[str, ...], bytes, int]:
-    """The names of columns, and the text below them with the number of its line."""
+    """Return the names of the columns, and the text below them with the number of its first line."""
     begin = len(text) - len(text.lstrip(b"\r\n"))
     header = next((row for _, row in cutter.rows(text[begin:])), b"")
     if not header:
@@ -212,7 +213,7 @@ def _without_header(
 
 
 class _Blocks:
-    """Rows as tables of the same types."""
+    """A converter of rows to tables of the same types."""
 
     def __init__(
         self,
@@ -224,7 +225,7 @@ class _Blocks:
         *,
         has_schema: bool,
     ) -> None:
-        """``guarded``: columns of numbers in which a code is an error."""
+        """Create a converter; a code in the numeric columns ``guarded`` is an error."""
         self._name = name
         self._separator = separator
         self._types = types
@@ -237,6 +238,8 @@ class _Blocks:
         )
 
     def table(self, text: CsvText) -> pa.Table:
+        """Convert rows; raises InvalidArgument for the first row that does not fit."""
+
         def convert(rows: bytes) -> pa.Table:
             if self._guarded:
                 self._check_codes(rows, text.names)
@@ -248,7 +251,7 @@ class _Blocks:
             raise _refused(self._name, text, self._separator, convert, error, self._remedy, self._types) from error
 
     def _check_codes(self, rows: bytes, names: Sequence[str]) -> None:
-        """Raises pa.ArrowInvalid, as Arrow does for a value that does not fit."""
+        """Raise pa.ArrowInvalid for a code in a numeric column, as Arrow does for a value that does not fit."""
         texts = _texts(rows, names, self._guarded, self._separator)
         for column in texts.column_names:
             if _has(texts.column(column), _CODE):
@@ -275,7 +278,7 @@ def _topic_types(name: str, names: Sequence[str], schema: pa.Schema) -> Types:
 
 
 def _inferred(name: str, text: CsvText, separator: str) -> Types:
-    """The types of the columns of some rows; null where there is nothing."""
+    """Return the inferred types of the columns of some rows; null for an empty column."""
 
     def convert(rows: bytes) -> pa.Table:
         conversion = pa.csv.ConvertOptions(null_values=_FLOAT_NULLS)
@@ -318,7 +321,7 @@ def _has(column: pa.ChunkedArray, pattern: str) -> bool:
 def _converted(
     rows: bytes, names: Sequence[str], types: Types, optional: frozenset[str] | None, separator: str
 ) -> pa.Table:
-    """The columns of ``types``. Read in groups, since what null is depends on the kind of a column."""
+    """Return the columns of ``types``, read in groups, since the texts for null depend on the kind of a column."""
     groups: dict[tuple[str, ...], dict[str, pa.DataType]] = {}
     for name in names:
         if name in types:
@@ -386,8 +389,8 @@ def _refused(
 def _reason(name: str, text: CsvText, said: str, remedy: str, types: Types) -> str:
     if count := re.search(r"Expected (\d+) columns, got (\d+)", said):
         return (
-            f" has {count[2]} columns, and the header {count[1]}: correct it, or quote the texts that have the "
-            "separator in them"
+            f" has {count[2]} columns, and the header {count[1]}: correct it, or quote the texts that contain the "
+            "separator"
         )
     if found := re.match(r"In CSV column #(\d+): (?:Row #\d+: )?(.*)", said, re.DOTALL):
         column = text.names[int(found[1])]

@@ -9,10 +9,10 @@ _WIDE = (b"\xff\xfe", b"\xfe\xff")
 
 
 def text_of(name: str, head: bytes) -> bytes:
-    """The first bytes of a text without the mark before it.
+    """Return the first bytes of a text without a byte order mark.
 
     Raises:
-        InvalidArgument: it is compressed, or UTF-16.
+        InvalidArgument: If the text is compressed, or UTF-16.
     """
     for magic, (kind, command) in _PACKED.items():
         if head.startswith(magic):

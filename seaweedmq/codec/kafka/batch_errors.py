@@ -1,4 +1,4 @@
-"""Why a record batch is refused, as Kafka's protocol numbers it."""
+"""Errors for which a record batch is rejected, with Kafka's error codes."""
 
 from collections.abc import Sequence
 from enum import IntEnum
@@ -19,7 +19,7 @@ class BatchErrorCode(IntEnum):
 
 
 class RecordError(NamedTuple):
-    """A record for which its batch is refused (KIP-467)."""
+    """A record for which its batch is rejected (KIP-467)."""
 
     number: int
     """Number of the record in its batch, from 0."""
@@ -27,11 +27,11 @@ class RecordError(NamedTuple):
 
 
 class InvalidBatch(InvalidArgument):
-    """A record batch breaks a rule; nothing of it is taken."""
+    """The error of a record batch that breaks a rule; the whole batch is rejected."""
 
     def __init__(self, refusal: BatchErrorCode, text: str, records: Sequence[RecordError] = ()) -> None:
         super().__init__(text)
         self.refusal = refusal
-        """What Kafka calls the rule."""
+        """Kafka's error code of the rule."""
         self.records = records
-        """The records at fault, if the rule is one for single records."""
+        """Invalid records, if the rule is one for single records."""

@@ -1,4 +1,4 @@
-"""``cluster.json`` at the root of the storage, and the etcd key of the cluster. Bytes <-> values."""
+"""Conversion of ``cluster.json`` at the root of the storage, and of the cluster's etcd value."""
 
 import json
 
@@ -7,7 +7,7 @@ from seaweedmq.model.cluster import ClusterIdentity, StorageMarker
 
 
 def marker_document(marker: StorageMarker) -> bytes:
-    """``cluster.json``, indented: operators read it."""
+    """Return ``cluster.json``, indented for operators."""
     fields = {
         "v": METADATA_VERSION,
         "cluster_id": marker.cluster_id,
@@ -35,12 +35,12 @@ def marker_from_document(content: bytes) -> StorageMarker:
 
 
 def identity_to_json(identity: ClusterIdentity) -> bytes:
-    """Inverse of :func:`identity_from_json`."""
+    """Return the value of the cluster's etcd key."""
     return to_json({"v": METADATA_VERSION, "cluster_id": identity.cluster_id, "generation": identity.generation})
 
 
 def identity_from_json(data: bytes) -> ClusterIdentity:
-    """Read the value of the etcd key of the cluster.
+    """Read the value of the cluster's etcd key.
 
     Raises:
         Corrupt: If it is unreadable.

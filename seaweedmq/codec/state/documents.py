@@ -1,9 +1,8 @@
-"""``topic.json`` and ``lineage.json``: what a reader without etcd needs to know about a topic. Bytes <-> values.
+"""Conversion of ``topic.json`` and ``lineage.json``, a topic's metadata for readers without etcd.
 
-Both lie beside the topic's files and are rewritten by the leader. They repeat the values of ``codec.metadata``, laid
-out for people as well: ``topic.json`` spells the schema as ``columns``, ``lineage.json`` has one segment a line,
-without the sequences of its producers.
-Unknown fields are ignored when reading, so that a newer cluster can be read by an older reader.
+Both lie beside the topic's files, and the leader rewrites them. They repeat the values of ``codec.metadata``, formatted
+for people as well: ``topic.json`` spells the schema as ``columns``, and ``lineage.json`` has one segment per line,
+without the sequences of its producers. Readers ignore unknown fields, so that an older reader can read a newer cluster.
 """
 
 import json
@@ -23,9 +22,10 @@ _VERSION = 1
 
 
 def topic_document(topic: Topic) -> bytes:
-    """``topic.json``: the topic as in etcd, its low watermarks, and ``columns`` with name, Arrow type and nullability.
+    """Return ``topic.json``: the topic as in etcd, its low watermarks, and its columns.
 
-    ``columns`` is for people and foreign tools; reading takes the schema from the metadata.
+    ``columns`` has name, Arrow type and nullability for people and foreign tools; readers take the schema from the
+    metadata.
     """
     fields = topic_fields(topic)
     if topic.low_watermarks:
@@ -38,35 +38,35 @@ def topic_document(topic: Topic) -> bytes:
 
 
 def topic_from_document(content: bytes) -> Topic:
-    """Inverse of :func:`topic_document`.
+    """Return the topic of ``topic.json``.
 
     Raises:
-        Corrupt: not the JSON of a topic.
-        Unsupported: written in a later version of the format.
+        Corrupt: If it is not the JSON of a topic.
+        Unsupported: If a later version wrote it.
     """
     return topic_from_json(content)
 
 
 def lineage_line(segment: Segment) -> bytes:
-    """The segment as ``lineage.json`` has it. Worth keeping: a sealed segment never changes any more."""
+    """Return the line of a segment in ``lineage.json``, which callers may cache: a sealed segment never changes."""
     return to_json(lineage_fields(segment))
 
 
 def lineage_document(
     name: TopicName, segments: Iterable[Segment], line: Callable[[Segment], bytes] = lineage_line
 ) -> bytes:
-    """``lineage.json``: all segments of the topic, open and sealed, by id."""
+    """Return ``lineage.json``: all segments of the topic, open and sealed, by id."""
     lines = map(line, sorted(segments, key=attrgetter("id")))
     head = f'{{"v": {_VERSION}, "topic": {json.dumps(str(name))}, "segments": [\n'.encode()
     return b"".join((head, b",\n".join(lines), b"\n]}\n"))
 
 
 def lineage_from_document(content: bytes) -> tuple[TopicName, tuple[Segment, ...]]:
-    """Inverse of :func:`lineage_document`: the topic's name and its segments by id.
+    """Return the topic's name and its segments by id from ``lineage.json``.
 
     Raises:
-        Corrupt: not the JSON of a lineage, or a segment of another topic in it.
-        Unsupported: written in a later version of the format.
+        Corrupt: If it is not the JSON of a lineage, or holds a segment of another topic.
+        Unsupported: If a later version wrote it.
     """
     try:
         fields: Any = json.loads(content)

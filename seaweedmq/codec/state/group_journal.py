@@ -1,11 +1,11 @@
-"""Journals of native groups: changes of the groups' etcd keys, kept in the storage. Bytes <-> values.
+"""Conversion of the journals of native groups: changes of the groups' etcd keys, written to the storage.
 
 A journal is a sequence of frames: u32 length of the text, u64 XXH3-64 of the text, the text, which is one JSON object::
 
     {"v": 1, "kind": "part" | "snapshot" | "changes", "revision": N, "changes": [["put", key, value], ...]}
 
-It begins with all groups as they were at one revision: parts, the last of which has the kind ``snapshot``. What follows
-are the changes of one etcd transaction each, ``["delete", key]`` and ``["delete-prefix", key]`` among them. The bytes
+It begins with all groups as they were at one revision: parts, the last of which has the kind ``snapshot``. Each later
+frame has the changes of one etcd transaction, including ``["delete", key]`` and ``["delete-prefix", key]``. The bytes
 behind the first frame that is not whole and sound are a torn tail: nothing there was acknowledged.
 """
 
@@ -22,25 +22,27 @@ from seaweedmq.codec.state.json_fields import METADATA_VERSION, to_json
 from seaweedmq.errors import Corrupt, Unsupported
 
 FRAME_BYTES_MAX = 64 * 1024 * 1024
-"""Longest text of a frame: a damaged length must not ask for gigabytes."""
+"""Longest text of a frame in bytes: a damaged length must not cause gigabytes to be allocated."""
 
 _HEAD = struct.Struct("<IQ")
 
 
 class JournalKind(StrEnum):
+    """The kind of a journal frame."""
+
     PART = "part"
-    """Groups as of a revision, and more of them follow."""
+    """Groups as of a revision, followed by more of them."""
     SNAPSHOT = "snapshot"
-    """The last part: the journal has every group from here on."""
+    """Last part: the journal has every group from here on."""
     CHANGES = "changes"
 
 
 class JournalChange(NamedTuple):
-    """A change of one key, or of all below a prefix."""
+    """A change of one key, or of all keys with a prefix."""
 
     key: str
     value: bytes | None
-    """None: the key is deleted."""
+    """Value of the key; None deletes it."""
     is_prefix: bool = False
     """Whether all keys that begin with ``key`` are deleted."""
 
@@ -51,7 +53,7 @@ class JournalFrame:
 
     kind: JournalKind
     revision: int
-    """Revision of etcd at which they were made."""
+    """Revision of etcd at which the changes were made."""
     changes: tuple[JournalChange, ...]
 
 
@@ -86,10 +88,10 @@ def journal_frames(content: bytes) -> Iterator[JournalFrame]:
 
 
 def replayed(content: bytes) -> dict[str, bytes] | None:
-    """Return the groups' keys with their values as a journal has them in the end; None if its snapshot is not whole.
+    """Return the groups' keys with their final values; None if the journal's snapshot is not whole.
 
     Raises:
-        Corrupt, Unsupported: See :func:`journal_frames`.
+        Corrupt, Unsupported: If a frame is unreadable, as :func:`journal_frames`.
     """
     values: dict[str, bytes] = {}
     revisions: dict[str, int] = {}
@@ -103,14 +105,14 @@ def replayed(content: bytes) -> dict[str, bytes] | None:
                 continue
             gone = [k for k in values if k.startswith(change.key)] if change.is_prefix else [change.key]
             for key in gone:
-                if revisions.get(key, 0) < frame.revision:  # else a put of the same transaction, which stays
+                if revisions.get(key, 0) < frame.revision:  # otherwise a put of the same transaction, which stays
                     values.pop(key, None)
                     revisions[key] = frame.revision
     return values if is_whole else None
 
 
 def snapshot_of(values: Mapping[str, bytes]) -> tuple[JournalChange, ...]:
-    """Return the changes that make up a snapshot."""
+    """Return the changes of a snapshot."""
     return tuple(JournalChange(key, value) for key, value in sorted(values.items()))
 
 

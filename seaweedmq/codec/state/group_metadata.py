@@ -1,4 +1,4 @@
-"""Values of the etcd keys of groups, in the form of ``codec.metadata``. Unknown fields are ignored.
+"""Conversion of the etcd values of groups, in the format of ``codec.metadata``. Readers ignore unknown fields.
 
 A group's record: ``start`` is [kind, value]; ``members`` id -> [incarnation, client, [former incarnations]]; ``owners``
 segment -> [member, generation, 0: owned, 1: revoking or 2: revoking and void]; ``crashes`` segment -> count. A
@@ -13,7 +13,7 @@ _KINDS: dict[str, StartKind] = {kind.value: kind for kind in StartKind}
 
 
 def group_to_json(record: GroupRecord) -> bytes:
-    """Inverse of :func:`group_from_json`."""
+    """Return the etcd value of a group."""
     return to_json(
         {
             "v": METADATA_VERSION,
@@ -29,7 +29,12 @@ def group_to_json(record: GroupRecord) -> bytes:
 
 
 def group_from_json(data: bytes) -> GroupRecord:
-    """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
+    """Return the group of an etcd value.
+
+    Raises:
+        Corrupt: If it is unreadable.
+        Unsupported: If a newer version wrote it.
+    """
     fields = JsonFields("group", data)
     record = GroupRecord(
         topic_uid=fields.uint("topic_uid"),
@@ -42,12 +47,12 @@ def group_from_json(data: bytes) -> GroupRecord:
     )
     strangers = {owner.member for owner in record.owners.values()} - record.members.keys()
     if strangers:
-        raise fields.corrupt("owners", f"{min(strangers)!r} is no member")
+        raise fields.corrupt("owners", f"{min(strangers)!r} is not a member")
     return record
 
 
 def committed_to_json(committed: CommittedOffset) -> bytes:
-    """Inverse of :func:`committed_from_json`."""
+    """Return the etcd value of a committed offset."""
     return to_json(
         {
             "v": METADATA_VERSION,
@@ -59,7 +64,12 @@ def committed_to_json(committed: CommittedOffset) -> bytes:
 
 
 def committed_from_json(data: bytes) -> CommittedOffset:
-    """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
+    """Return the committed offset of an etcd value.
+
+    Raises:
+        Corrupt: If it is unreadable.
+        Unsupported: If a newer version wrote it.
+    """
     fields = JsonFields("offset", data)
     return CommittedOffset(
         offset=fields.uint("offset"), deliveries=_counts(fields, "deliveries"), at_us=fields.uint("at_us")

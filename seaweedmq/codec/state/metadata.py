@@ -1,7 +1,8 @@
-"""Values of the etcd keys: compact JSON with ``"v": 1``. Unknown fields are ignored: newer brokers may add some.
+"""Conversion of the etcd values: compact JSON with ``"v": 1``.
 
-``*_to_json`` and ``*_from_json`` are inverses; ``*_fields`` give the same as plain dicts, for ``topic.json`` and
-``lineage.json``. Reading raises Corrupt for anything unreadable and Unsupported for a newer ``v``.
+Readers ignore unknown fields, which newer brokers may add. ``*_to_json`` and ``*_from_json`` are inverses; ``*_fields``
+return the same as plain dicts, for ``topic.json`` and ``lineage.json``. Reading raises Corrupt for anything unreadable
+and Unsupported for a newer ``v``.
 """
 
 import base64
@@ -13,7 +14,7 @@ from seaweedmq.model.topic import Deletion, Durability, LowWatermarks, Scaling, 
 
 
 def topic_fields(topic: Topic) -> dict[str, object]:
-    """The topic as JSON values; the schema is base64 of its IPC message."""
+    """Return the topic as JSON values; the schema is base64 of its IPC message."""
     partitions = {} if topic.partitions is None else {"partitions": topic.partitions}
     configs = {"configs": dict(topic.configs)} if topic.configs else {}
     adopting = {} if topic.adopting is None else {"adopting": base64.b64encode(topic.adopting).decode("ascii")}
@@ -40,7 +41,7 @@ def topic_fields(topic: Topic) -> dict[str, object]:
 
 
 def lineage_fields(segment: Segment) -> dict[str, object]:
-    """The segment as documents have it: without its producers' sequences, which brokers alone need."""
+    """Return the segment as in documents: without its producers' sequences, which only brokers need."""
     return {
         "v": METADATA_VERSION,
         "topic": str(segment.topic),
@@ -59,14 +60,14 @@ def lineage_fields(segment: Segment) -> dict[str, object]:
 
 
 def segment_fields(segment: Segment) -> dict[str, object]:
-    """The segment as JSON values; ``sequences`` are [producer_id, producer_epoch, next_sequence]."""
+    """Return the segment as JSON values; ``sequences`` are [producer_id, producer_epoch, next_sequence]."""
     sequences = [[s.producer_id, s.producer_epoch, s.next_sequence] for s in segment.sequences]
     fields = {**lineage_fields(segment), "sequences": sequences, "sequences_complete": segment.sequences_complete}
     return fields | ({"problem": segment.problem} if segment.problem else {})
 
 
 def broker_fields(info: BrokerInfo) -> dict[str, object]:
-    """The broker's registration as JSON values."""
+    """Return the broker's registration as JSON values."""
     kafka = {"kafka_address": info.kafka_address} if info.kafka_address else {}
     return {
         "v": METADATA_VERSION,
@@ -81,29 +82,29 @@ def broker_fields(info: BrokerInfo) -> dict[str, object]:
 
 
 def topic_to_json(topic: Topic) -> bytes:
-    """Inverse of :func:`topic_from_json`."""
+    """Return the etcd value of a topic."""
     return to_json(topic_fields(topic))
 
 
 def segment_to_json(segment: Segment) -> bytes:
-    """Inverse of :func:`segment_from_json`."""
+    """Return the etcd value of a segment."""
     return to_json(segment_fields(segment))
 
 
 def broker_to_json(info: BrokerInfo) -> bytes:
-    """Inverse of :func:`broker_from_json`."""
+    """Return the etcd value of a broker's registration."""
     return to_json(broker_fields(info))
 
 
 def low_watermarks_to_json(marks: LowWatermarks) -> bytes:
-    """Inverse of :func:`low_watermarks_from_json`."""
+    """Return the etcd value of low watermarks."""
     return to_json(
         {"v": METADATA_VERSION, "name": str(marks.name), "uid": marks.uid, "low_watermarks": list(marks.offsets)}
     )
 
 
 def deletion_to_json(deletion: Deletion) -> bytes:
-    """Inverse of :func:`deletion_from_json`."""
+    """Return the etcd value of a deletion."""
     return to_json(
         {
             "v": METADATA_VERSION,
@@ -115,17 +116,17 @@ def deletion_to_json(deletion: Deletion) -> bytes:
 
 
 def topic_from_json(data: bytes) -> Topic:
-    """Of ``topic.json`` as well, which alone has the topic's low watermarks in it.
+    """Return the topic of an etcd value or of ``topic.json``, which alone includes the topic's low watermarks.
 
     Raises:
-        Corrupt: it is unreadable.
-        Unsupported: it was written by a newer version.
+        Corrupt: If it is unreadable.
+        Unsupported: If a newer version wrote it.
     """
     return topic_from_fields(JsonFields("topic", data))
 
 
 def topic_from_fields(fields: JsonFields) -> Topic:
-    """Read a topic from JSON that is parsed already. Errors are those of :func:`topic_from_json`."""
+    """Return the topic of JSON that is already parsed; raises like :func:`topic_from_json`."""
     return Topic(
         name=fields.topic_name("name"),
         uid=fields.uint("uid"),
@@ -149,12 +150,17 @@ def topic_from_fields(fields: JsonFields) -> Topic:
 
 
 def segment_from_json(data: bytes) -> Segment:
-    """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
+    """Return the segment of an etcd value.
+
+    Raises:
+        Corrupt: If it is unreadable.
+        Unsupported: If a newer version wrote it.
+    """
     return segment_from_fields(JsonFields("segment", data))
 
 
 def segment_from_fields(fields: JsonFields) -> Segment:
-    """As :func:`segment_from_json`, of JSON that was parsed already."""
+    """Return the segment of JSON that is already parsed; raises like :func:`segment_from_json`."""
     segment = Segment(
         topic=fields.topic_name("topic"),
         id=fields.uint("id"),
@@ -182,13 +188,23 @@ def segment_from_fields(fields: JsonFields) -> Segment:
 
 
 def low_watermarks_from_json(data: bytes) -> LowWatermarks:
-    """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
+    """Return the low watermarks of an etcd value.
+
+    Raises:
+        Corrupt: If it is unreadable.
+        Unsupported: If a newer version wrote it.
+    """
     fields = JsonFields("low watermarks", data)
     return LowWatermarks(name=fields.topic_name("name"), uid=fields.uint("uid"), offsets=fields.uints("low_watermarks"))
 
 
 def deletion_from_json(data: bytes) -> Deletion:
-    """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
+    """Return the deletion of an etcd value.
+
+    Raises:
+        Corrupt: If it is unreadable.
+        Unsupported: If a newer version wrote it.
+    """
     fields = JsonFields("deletion", data)
     return Deletion(
         name=fields.topic_name("name"), uid=fields.uint("uid"), primaries=fields.optional_texts("primaries")
@@ -196,7 +212,12 @@ def deletion_from_json(data: bytes) -> Deletion:
 
 
 def broker_from_json(data: bytes) -> BrokerInfo:
-    """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
+    """Return the registration of an etcd value.
+
+    Raises:
+        Corrupt: If it is unreadable.
+        Unsupported: If a newer version wrote it.
+    """
     fields = JsonFields("broker", data)
     return BrokerInfo(
         id=fields.text("id"),

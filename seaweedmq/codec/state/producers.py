@@ -1,6 +1,6 @@
-"""``producers-<segment>.json``: the producers of a sealed segment, for recovery once its log files are gone.
+"""Conversion of ``producers-<segment>.json``: a sealed segment's producers, for recovery without its log files.
 
-Bytes <-> values. Lineage documents leave producers out, since they may be thousands and readers need none of them.
+Lineage documents leave producers out, since they may be thousands and readers need none of them.
 """
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ def producers_to_json(topic_uid: int, segment: Segment) -> bytes:
 
 
 def with_producers(topic_uid: int, segment: Segment, content: bytes) -> Segment:
-    """Return the segment with the producers of its document; as it is if the document is of another segment.
+    """Return the segment with the producers of its document; unchanged if the document is of another segment.
 
     Raises:
         Corrupt: If the document is unreadable.

@@ -1,8 +1,8 @@
-"""Versions of a Delta log: what a commit says, as JSON lines. Pure.
+"""Conversion of a Delta log's commits to JSON lines and back. Pure.
 
-After https://github.com/delta-io/delta/blob/master/PROTOCOL.md, "Actions" and "Writer Requirements". A log of ours
-uses neither partitions nor deletion vectors nor mapped columns. Its writer feature ``seaweedmq`` is known to nobody
-else, which keeps other writers out, and with them their VACUUM: it would take the tables' own names for orphans.
+Source: https://github.com/delta-io/delta/blob/master/PROTOCOL.md, "Actions" and "Writer Requirements". These logs use
+no partitions, deletion vectors or mapped columns. Only SeaweedMQ knows their writer feature ``seaweedmq``, which keeps
+other writers out, including their VACUUM: it would delete the tables' own names as orphans.
 """
 
 import json
@@ -20,21 +20,21 @@ _FORMAT = {"provider": "parquet", "options": {}}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Add:
-    """A table that belongs to a version."""
+    """A table that a version adds."""
 
     path: str
-    """Relative to the folder of the tables."""
+    """Path relative to the folder of the tables."""
     size_bytes: int
     modified_ms: int
-    """Wall clock, since 1970 UTC."""
+    """Wall clock in milliseconds since 1970 UTC."""
     brings_records: bool = True
-    """False: it holds what others of the version before held."""
+    """Whether the table has new records; otherwise it replaces tables of the previous version."""
     stats: str
-    """JSON, see :func:`stats_json`."""
+    """Statistics as JSON, see :func:`stats_json`."""
 
     @property
     def records(self) -> int:
-        """0 if the writer did not say."""
+        """The number of records; 0 if the writer did not record it."""
         try:
             return int(json.loads(self.stats or "{}").get("numRecords", 0))
         except (AttributeError, TypeError, ValueError):
@@ -43,7 +43,7 @@ class Add:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remove:
-    """A table that does not belong to a version any more."""
+    """A table that a version removes."""
 
     path: str
     size_bytes: int
@@ -53,39 +53,41 @@ class Remove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogMetadata:
-    """What a log says about the whole table."""
+    """The metadata of the whole Delta table."""
 
     id: str
-    """A UUID; another one is another table to readers."""
+    """UUID of the table; readers treat another one as another table."""
     name: str
     schema: str
-    """JSON, see ``codec.delta_schema``."""
+    """Schema as JSON, see ``codec.delta_schema``."""
     configuration: Mapping[str, str]
     created_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """One version."""
+    """One version of the log."""
 
     adds: tuple[Add, ...] = ()
     removes: tuple[Remove, ...] = ()
     metadata: LogMetadata | None = None
-    """Where it changes."""
+    """Metadata, if this version changes it."""
     features: frozenset[str] | None = None
-    """What readers have to know, where that changes."""
+    """Features that readers must support, if this version changes them."""
     info: Mapping[str, Any] = field(default_factory=dict)
-    """For people: ``timestamp`` in ms, ``operation``, ``operationMetrics``."""
+    """Information for people: ``timestamp`` in ms, ``operation``, ``operationMetrics``."""
 
 
 def commit_info(
     *, operation: str, timestamp_ms: int, files: tuple[int, int, int], rows: tuple[int, int]
 ) -> dict[str, Any]:
-    """What people and ``table history`` read of a commit.
+    """Return the information about a commit for people and ``table history``.
 
     Args:
-        files: added, removed, and all of the version.
-        rows: in what was added, and in all of the version.
+        operation: Name of the operation.
+        timestamp_ms: Wall clock, in milliseconds since 1970 UTC.
+        files: Numbers of added files, removed files, and all files of the version.
+        rows: Numbers of rows in the added files, and in all files of the version.
     """
     added, removed, total = files
     return {
@@ -105,7 +107,7 @@ def commit_info(
 
 
 def encode_commit(commit: Commit) -> bytes:
-    """JSON lines."""
+    """Return the JSON lines of a commit."""
     return b"".join(json.dumps(a, separators=(",", ":")).encode() + b"\n" for a in _actions(commit))
 
 
@@ -151,7 +153,7 @@ def _actions(commit: Commit) -> Iterator[dict[str, Any]]:
 
 
 def protocol_of(features: Iterable[str]) -> dict[str, Any]:
-    """The protocol action of a log whose readers have to know these features."""
+    """Return the protocol action of a log whose readers must support these features."""
     reader = sorted(features)
     writer = sorted({*reader, WRITER_FEATURE})
     if not reader:
@@ -165,13 +167,13 @@ def protocol_of(features: Iterable[str]) -> dict[str, Any]:
 
 
 def decode_commit(data: bytes, name: str) -> Commit:
-    """The inverse of :func:`encode_commit`, for commits of other writers, too: what is not known of them is left out.
+    """Return the commit of JSON lines, which other writers may have written as well; ignores what it does not know.
 
-    Args:
-        name: what messages call the file.
+    ``name`` is the name of the file for errors.
 
     Raises:
-        Corrupt: it is damaged. Unsupported: readers have to know more than this build does.
+        Corrupt: If the file is damaged.
+        Unsupported: If readers must support more than this build does.
     """
     adds: list[Add] = []
     removes: list[Remove] = []
@@ -201,9 +203,13 @@ def decode_commit(data: bytes, name: str) -> Commit:
 
 
 def add_of(action: Mapping[str, Any]) -> Add:
-    """Raises KeyError, TypeError, ValueError if that is none; ValueError, too, if it has a deletion vector."""
+    """Return the value of an ``add`` action.
+
+    Raises:
+        KeyError, TypeError, ValueError: If it is not one, or has a deletion vector.
+    """
     if action.get("deletionVector"):
-        raise ValueError("it has deletion vectors, which no writer of ours makes")
+        raise ValueError("it has deletion vectors, which SeaweedMQ does not write")
     return Add(
         path=str(action["path"]),
         size_bytes=int(action["size"]),
@@ -214,7 +220,11 @@ def add_of(action: Mapping[str, Any]) -> Add:
 
 
 def remove_of(action: Mapping[str, Any]) -> Remove:
-    """Raises KeyError, TypeError, ValueError if that is none."""
+    """Return the value of a ``remove`` action.
+
+    Raises:
+        KeyError, TypeError, ValueError: If it is not one.
+    """
     return Remove(
         path=str(action["path"]),
         size_bytes=int(action.get("size") or 0),
@@ -224,7 +234,11 @@ def remove_of(action: Mapping[str, Any]) -> Remove:
 
 
 def metadata_of(action: Mapping[str, Any]) -> LogMetadata:
-    """Raises KeyError, TypeError, ValueError if that is none."""
+    """Return the value of a ``metaData`` action.
+
+    Raises:
+        KeyError, TypeError, ValueError: If it is not one.
+    """
     return LogMetadata(
         id=str(action["id"]),
         name=str(action.get("name") or ""),
@@ -235,19 +249,20 @@ def metadata_of(action: Mapping[str, Any]) -> LogMetadata:
 
 
 def features_of(action: Mapping[str, Any], name: str) -> frozenset[str]:
-    """What readers have to know.
+    """Return the features that readers must support, from a ``protocol`` action.
 
     Raises:
-        Unsupported: this build does not. KeyError, TypeError, ValueError: it is no protocol action.
+        Unsupported: If this build does not support them.
+        KeyError, TypeError, ValueError: If it is not a ``protocol`` action.
     """
     features = frozenset(str(f) for f in action.get("readerFeatures") or ())
     if int(action["minReaderVersion"]) > READER_VERSION_MAX or features - {NTZ_FEATURE}:
-        raise Unsupported(f"{name} asks readers for {', '.join(sorted(features))}: another program wrote it")
+        raise Unsupported(f"{name} requires readers to support {', '.join(sorted(features))}: another program wrote it")
     return features
 
 
 def stats_json(records: int, columns: Mapping[str, tuple[int | str, int | str, int]]) -> str:
-    """Statistics of a table: column -> least, greatest, and how many are null. Readers leave tables out by them."""
+    """Return a table's statistics, by which readers skip tables: column -> least, greatest, number of nulls."""
     return json.dumps(
         {
             "numRecords": records,

@@ -1,6 +1,7 @@
-"""A whole version of a Delta log in one Parquet file, so that readers need no commit before it.
+"""Conversion of a whole version of a Delta log to one Parquet file and back, so that readers need no earlier commit.
 
-After PROTOCOL.md, "Checkpoints", the classic form: a column an action, a row for each, all others of it null.
+Source: PROTOCOL.md, "Checkpoints", the classic form: a column per kind of action, a row per action with all other
+columns null.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ from seaweedmq.errors import Corrupt
 
 _STRINGS = pa.map_(pa.string(), pa.string())
 _TEXT, _LONG = pa.string(), pa.int64()
-# All may be null, as in those of Delta's own writer: Arrow takes no null struct of what may not.
+# All are nullable, as in Delta's own writer: Arrow builds no null struct of fields that are not.
 
 
 _ADD = pa.struct(
@@ -73,17 +74,17 @@ _TXN = pa.struct([pa.field("appId", _TEXT), pa.field("version", _LONG), pa.field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """All that holds at a version."""
+    """The state of a Delta table at a version."""
 
     metadata: LogMetadata
     features: frozenset[str]
     adds: Sequence[Add]
     removes: Sequence[Remove]
-    """Young enough for readers of older versions to need their files."""
+    """Removals recent enough for readers of older versions to need their files."""
 
 
 def checkpoint_table(checkpoint: Checkpoint) -> pa.Table:
-    """A row an action."""
+    """Return the table with a row per action."""
     adds, removes = checkpoint.adds, checkpoint.removes
     blocks = [
         ("protocol", _protocol(protocol_of(checkpoint.features))),
@@ -178,17 +179,18 @@ def _maps(values: Sequence[Mapping[str, str]]) -> pa.Array:
 
 
 def checkpoint_of(table: pa.Table, name: str) -> Checkpoint:
-    """The inverse of :func:`checkpoint_table`, for those of other writers, too.
+    """Return the checkpoint of a table, which other writers may have written as well.
 
     Raises:
-        Corrupt: it is damaged, or of another form. Unsupported: as ``codec.delta.decode_commit``.
+        Corrupt: If it is damaged, or of another form.
+        Unsupported: If readers must support more than this build does.
     """
     try:
         if "sidecar" in table.column_names and _of(table, "sidecar"):
             raise ValueError("it has sidecar files")
         protocols, metadata = _of(table, "protocol"), _of(table, "metaData")
         if len(protocols) != 1 or len(metadata) != 1:
-            raise ValueError(f"{len(protocols)} protocols and {len(metadata)} descriptions of the table in it")
+            raise ValueError(f"{len(protocols)} protocols and {len(metadata)} metaData actions in it")
         return Checkpoint(
             metadata=metadata_of(metadata[0]),
             features=features_of(protocols[0], name),
@@ -196,11 +198,11 @@ def checkpoint_of(table: pa.Table, name: str) -> Checkpoint:
             removes=[remove_of(a) for a in _of(table, "remove")],
         )
     except (KeyError, TypeError, ValueError) as e:
-        raise Corrupt(f"{name} is damaged, or no checkpoint of ours ({e})") from e
+        raise Corrupt(f"{name} is damaged, or not a checkpoint of SeaweedMQ ({e})") from e
 
 
 def _of(table: pa.Table, column: str) -> list[dict[str, Any]]:
-    """The actions of one kind, without what a table without partitions says in vain."""
+    """Return the actions of one kind, without fields that are empty in a table without partitions."""
     found: list[dict[str, Any]] = []
     for chunk in pc.drop_null(table.column(column)).chunks:
         wanted = [f.name for f in chunk.type if f.name not in ("partitionValues", "tags", "stats_parsed")]

@@ -1,8 +1,9 @@
-"""Columns of a topic as Delta declares them, and which it can not have. Pure.
+"""Conversion of a topic's columns to a Delta schema, and the columns that Delta lacks. Pure.
 
-Delta has no unsigned integers: each is declared as the next larger signed type, and uint64 as ``decimal(20,0)``. All
-of delta-rs, pyarrow and DuckDB read them right so; polars, which takes the files as they are, does but for uint64 and
-lists of a fixed size. What a type of Delta can not hold exactly is left out of the log, though not of the files.
+Delta has no unsigned integers: each is declared as the next larger signed type, and uint64 as ``decimal(20,0)``.
+delta-rs, pyarrow and DuckDB read all of them correctly. polars, which takes the files as they are, does except for
+uint64 and lists of a fixed size. A column that no Delta type can hold exactly is left out of the log, but not of the
+files.
 """
 
 import json
@@ -37,11 +38,11 @@ _FLAT: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 
 
 class _LeftOut(Exception):
-    """Why a type is none of Delta's."""
+    """The reason why Delta lacks a type."""
 
 
 def left_out(schema: pa.Schema) -> dict[str, str]:
-    """Columns that the log does not declare -> why, in words."""
+    """Return the columns that the log does not declare, each with the reason."""
     reasons = {}
     for column in schema:
         try:
@@ -52,24 +53,28 @@ def left_out(schema: pa.Schema) -> dict[str, str]:
 
 
 def delta_schema(schema: pa.Schema) -> str:
-    """``schemaString`` of the columns that Delta can have: JSON, always the same of equal schemas."""
+    """Return the ``schemaString`` of the columns that Delta can hold: JSON, identical for equal schemas."""
     out = left_out(schema)
     fields = [_field_of(column) for column in schema if column.name not in out]
     return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
 
 
 def features_needed(schema: str) -> frozenset[str]:
-    """What readers of a log with this ``schemaString`` have to know."""
+    """Return the features that readers of a log with this ``schemaString`` must support."""
     return frozenset({NTZ_FEATURE} if '"timestamp_ntz"' in schema else ())
 
 
 def columns_of(schema: str) -> list[str]:
-    """Names of its columns. Raises KeyError, TypeError, ValueError if that is no ``schemaString``."""
+    """Return the names of the columns of a ``schemaString``.
+
+    Raises:
+        KeyError, TypeError, ValueError: If it is not one.
+    """
     return [str(column["name"]) for column in json.loads(schema)["fields"]]
 
 
 def alike_fields(kind: pa.StructType) -> tuple[str, str] | None:
-    """Two fields of a struct whose names differ in letter case alone."""
+    """Return two fields of a struct whose names differ in letter case alone; None if there are none."""
     seen: dict[str, str] = {}
     for i in range(kind.num_fields):
         name = kind.field(i).name
@@ -98,7 +103,7 @@ def _type_of(kind: pa.DataType) -> str | dict[str, Any]:
     if _t.is_struct(kind):
         alike = alike_fields(kind)
         if alike is not None:
-            raise _LeftOut(f"{kind}: to Delta the fields {alike[0]!r} and {alike[1]!r} have one name")
+            raise _LeftOut(f"{kind}: Delta treats the fields {alike[0]!r} and {alike[1]!r} as one")
         return {"type": "struct", "fields": [_field_of(kind.field(i)) for i in range(kind.num_fields)]}
     if _t.is_map(kind):
         return {

@@ -1,6 +1,7 @@
-"""Columns of a topic as Iceberg declares them, and which it can not have. Pure.
+"""Conversion of a topic's columns to an Iceberg schema, and the columns that Iceberg lacks. Pure.
 
-As ``delta_schema``: unsigned integers become the next larger signed type. Iceberg has times of day in microseconds.
+As in ``delta_schema``, unsigned integers are declared as the next larger signed type. Iceberg has times of day in
+microseconds.
 """
 
 from collections.abc import Iterator
@@ -45,22 +46,22 @@ _UTC = frozenset({"UTC", "+00:00", "Etc/UTC", "Z"})
 
 
 class _LeftOut(Exception):
-    """Reason why Iceberg lacks a type."""
+    """The reason why Iceberg lacks a type."""
 
 
 class IcebergColumns(NamedTuple):
-    """Columns of a topic as an Iceberg table has them."""
+    """The columns of a topic in an Iceberg table."""
 
     schema: pa.Schema
     """Schema of the columns that Iceberg can hold, in Arrow types that it has."""
     left_out: dict[str, str]
     """Reason, by name, for each column that Iceberg cannot hold."""
     unreadable: dict[str, str]
-    """Reason, by name, for each column that keeps pyiceberg from reading a file, even if the table lacks it."""
+    """Reason, by name, for each column that prevents pyiceberg from reading a file, even if the table lacks it."""
 
 
 def iceberg_columns(schema: pa.Schema) -> IcebergColumns:
-    """Which of a topic's columns an Iceberg table can have."""
+    """Return the columns of a topic that an Iceberg table can have, and the reasons for the others."""
     columns: list[pa.Field] = []
     left_out: dict[str, str] = {}
     unreadable: dict[str, str] = {}
@@ -68,7 +69,7 @@ def iceberg_columns(schema: pa.Schema) -> IcebergColumns:
     for field in schema:
         why = _why_unreadable(field.type)
         if field.name in inner:
-            why = f"to Iceberg its name is that of a part of column {inner[field.name]!r}"
+            why = f"Iceberg gives a part of column {inner[field.name]!r} this name"
         if why is not None:
             unreadable[field.name] = why
             continue
@@ -80,7 +81,7 @@ def iceberg_columns(schema: pa.Schema) -> IcebergColumns:
 
 
 def parts_of(kind: pa.DataType) -> list[pa.Field]:
-    """The parts of a type under the names that Iceberg has for them."""
+    """Return the parts of a type under Iceberg's names."""
     if _t.is_map(kind):
         return [kind.key_field.with_name("key"), kind.item_field.with_name("value")]
     if _t.is_list(kind) or _t.is_large_list(kind) or _t.is_fixed_size_list(kind):
@@ -95,7 +96,7 @@ def _paths(name: str, kind: pa.DataType) -> Iterator[str]:
 
 
 def _why_unreadable(kind: pa.DataType) -> str | None:
-    """Why pyiceberg reads no file with a column of this type; None: it does."""
+    """Return why pyiceberg reads no file with a column of this type; None if it does."""
     parts = parts_of(kind)
     if parts:
         return next((why for part in parts if (why := _why_unreadable(part.type)) is not None), None)

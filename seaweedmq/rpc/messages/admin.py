@@ -1,5 +1,7 @@
-"""The Admin service's calls about the cluster, segments and groups, and the messages that no other service has. Those
-about topics: ``topics``."""
+"""Calls of the Admin service on the cluster, segments and groups, with their messages.
+
+Module ``topics`` has the calls on topics.
+"""
 
 from typing import Any
 
@@ -24,9 +26,9 @@ from seaweedmq.rpc.unary import Unary, nothing
 from seaweedmq.rpc.v1 import admin_pb2, groups_pb2, types_pb2
 
 PACED_TIMEOUT_S = 120.0
-"""Moving many segments, of a broker or for balance, is paced, and takes its time."""
+"""Deadline in seconds of a drain or rebalance: the leader moves many segments at a limited pace."""
 CHANGE_TIMEOUT_S = 30.0
-"""Sealing a segment whose broker just died waits for the end of its lease."""
+"""Deadline in seconds of a segment change: sealing a segment of a lost broker waits for the end of its lease."""
 
 
 def _write_decision(decision: Decision) -> admin_pb2.Decision:

@@ -1,4 +1,4 @@
-"""The Cluster service, between brokers: its calls, and the messages of replicate streams and load reports."""
+"""Calls of the Cluster service between brokers, and the messages of replicate streams and load reports."""
 
 from typing import Any
 
@@ -47,7 +47,9 @@ def _read_ref(message: cluster_pb2.SegmentRef) -> SegmentRef:
 
 
 def _write_sealed(sealed: SealedLog) -> cluster_pb2.SealedLog:
-    assert sealed.sequences_complete, "who sealed a log from memory knows every producer: the protocol has no word else"
+    assert sealed.sequences_complete, (
+        "a log sealed from memory has all producer states: the protocol cannot express a partial set"
+    )
     return cluster_pb2.SealedLog(end_offset=sealed.end_offset, sequences=types.write_sequences(sealed.sequences))
 
 
@@ -152,7 +154,11 @@ CALLS: tuple[Unary[Any, Any], ...] = (
 
 
 def encode_replicate_request(request: ReplicateRequest) -> bytes:
-    """Raises InvalidArgument if a number is out of the protocol's range."""
+    """Encode a replicate request.
+
+    Raises:
+        InvalidArgument: If a number is out of the protocol's range.
+    """
     if isinstance(request, ReplicateFrames):
         return write_frames(request.data)
     if isinstance(request, FrameHead):
@@ -160,12 +166,17 @@ def encode_replicate_request(request: ReplicateRequest) -> bytes:
     try:
         opening = cluster_pb2.ReplicateOpen(ref=_write_ref(request.ref), primary=request.primary)
     except ValueError as error:
-        raise InvalidArgument(f"ReplicateOpen refused before it was sent: {error}; correct the value") from error
+        raise InvalidArgument(f"ReplicateOpen was not sent, {error}: correct the value") from error
     return cluster_pb2.ReplicateRequest(open=opening).SerializeToString()
 
 
 def decode_replicate_request(data: Frames) -> ReplicateRequest:
-    """``ReplicateFrames.data`` is a view of ``data``. Raises InvalidArgument, Unsupported."""
+    """Decode a replicate request; ``ReplicateFrames.data`` is a view of ``data``.
+
+    Raises:
+        InvalidArgument: If the bytes are not such a request.
+        Unsupported: If the request has a kind of a newer protocol, or none.
+    """
     frames = read_frames(data)
     if frames is not None:
         return ReplicateFrames(frames)
@@ -182,13 +193,17 @@ def decode_replicate_request(data: Frames) -> ReplicateRequest:
 
 
 def encode_replicate_reply(reply: ReplicateReply) -> bytes:
-    """Protobuf bytes."""
+    """Encode a replicate reply."""
     message = cluster_pb2.ReplicateReply(end_offset=reply.end_offset, message_bytes_max=reply.message_bytes_max)
     return message.SerializeToString()
 
 
 def decode_replicate_reply(data: Frames) -> ReplicateReply:
-    """Raises InvalidArgument."""
+    """Decode a replicate reply.
+
+    Raises:
+        InvalidArgument: If the bytes are not such a reply.
+    """
     message = types.parse(cluster_pb2.ReplicateReply, data)
     return ReplicateHeld(
         end_offset=message.end_offset, message_bytes_max=message.message_bytes_max or SMALL_MESSAGE_BYTES
@@ -196,10 +211,14 @@ def decode_replicate_reply(data: Frames) -> ReplicateReply:
 
 
 def encode_load(load: BrokerLoad) -> bytes:
-    """Protobuf bytes of a ``seaweedmq.v1.BrokerLoad``."""
+    """Encode a load report."""
     return types.write_load(load).SerializeToString()
 
 
 def decode_load(data: bytes) -> BrokerLoad:
-    """Raises InvalidArgument."""
+    """Decode a load report.
+
+    Raises:
+        InvalidArgument: If the bytes are not such a report.
+    """
     return types.read_load(types.parse(types_pb2.BrokerLoad, data))

@@ -1,4 +1,4 @@
-"""The Data service: the messages of publish and subscribe streams as bytes and back."""
+"""Encoding of the messages of the Data service: publish and subscribe streams."""
 
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.messages.frames import LARGE_MESSAGE_BYTES, FrameHead, Frames
@@ -29,7 +29,11 @@ from seaweedmq.rpc.v1 import data_pb2
 
 
 def encode_publish_request(request: PublishRequest) -> bytes:
-    """Raises InvalidArgument if a number is out of the protocol's range."""
+    """Encode a publish request.
+
+    Raises:
+        InvalidArgument: If a number is out of the protocol's range.
+    """
     if isinstance(request, PublishFrames):
         return write_frames(request.data)
     if isinstance(request, FrameHead):
@@ -52,7 +56,12 @@ def encode_publish_request(request: PublishRequest) -> bytes:
 
 
 def decode_publish_request(data: Frames) -> PublishRequest:
-    """``PublishFrames.data`` is a view of ``data``. Raises InvalidArgument or Unsupported."""
+    """Decode a publish request; ``PublishFrames.data`` is a view of ``data``.
+
+    Raises:
+        InvalidArgument: If the bytes are not such a request.
+        Unsupported: If the request has a kind of a newer protocol, or none.
+    """
     frames = read_frames(data)
     if frames is not None:
         return PublishFrames(frames)
@@ -77,7 +86,7 @@ def decode_publish_request(data: Frames) -> PublishRequest:
 
 
 def encode_publish_reply(reply: PublishReply) -> bytes:
-    """Protobuf bytes of a ``seaweedmq.v1.PublishReply``."""
+    """Encode a publish reply."""
     match reply:
         case PublishAck():
             message = data_pb2.PublishReply(ack=data_pb2.PublishAck(frames=[_write_ack(ack) for ack in reply.frames]))
@@ -106,7 +115,12 @@ def encode_publish_reply(reply: PublishReply) -> bytes:
 
 
 def decode_publish_reply(data: Frames) -> PublishReply:
-    """Raises InvalidArgument or Unsupported."""
+    """Decode a publish reply.
+
+    Raises:
+        InvalidArgument: If the bytes are not such a reply.
+        Unsupported: If the reply has a kind of a newer protocol, or none.
+    """
     message = types.parse(data_pb2.PublishReply, data)
     match message.WhichOneof("reply"):
         case "ack":
@@ -133,7 +147,11 @@ def decode_publish_reply(data: Frames) -> PublishReply:
 
 
 def encode_subscribe_request(request: SubscribeRequest) -> bytes:
-    """Raises InvalidArgument if a number is out of the protocol's range."""
+    """Encode a subscribe request.
+
+    Raises:
+        InvalidArgument: If a number is out of the protocol's range.
+    """
     try:
         if isinstance(request, SubscribeCredit):
             message = data_pb2.SubscribeRequest(credit=data_pb2.SubscribeCredit(credit_bytes=request.credit_bytes))
@@ -155,7 +173,12 @@ def encode_subscribe_request(request: SubscribeRequest) -> bytes:
 
 
 def decode_subscribe_request(data: bytes) -> SubscribeRequest:
-    """Raises InvalidArgument or Unsupported."""
+    """Decode a subscribe request.
+
+    Raises:
+        InvalidArgument: If the bytes are not such a request.
+        Unsupported: If the request has a kind of a newer protocol, or none.
+    """
     message = types.parse(data_pb2.SubscribeRequest, data)
     match message.WhichOneof("request"):
         case "credit":
@@ -175,7 +198,7 @@ def decode_subscribe_request(data: bytes) -> SubscribeRequest:
 
 
 def encode_subscribe_reply(reply: SubscribeReply) -> bytes:
-    """Protobuf bytes of a ``seaweedmq.v1.SubscribeReply``."""
+    """Encode a subscribe reply."""
     match reply:
         case SubscribeFrames():
             return write_frames(reply.data)
@@ -197,7 +220,12 @@ def encode_subscribe_reply(reply: SubscribeReply) -> bytes:
 
 
 def decode_subscribe_reply(data: bytes) -> SubscribeReply:
-    """``SubscribeFrames.data`` is a view of ``data``. Raises InvalidArgument or Unsupported."""
+    """Decode a subscribe reply; ``SubscribeFrames.data`` is a view of ``data``.
+
+    Raises:
+        InvalidArgument: If the bytes are not such a reply.
+        Unsupported: If the reply has a kind of a newer protocol, or none.
+    """
     frames = read_frames(data)
     if frames is not None:
         return SubscribeFrames(frames)
@@ -218,7 +246,7 @@ def decode_subscribe_reply(data: bytes) -> SubscribeReply:
 
 
 def _out_of_range(request: object, error: ValueError) -> InvalidArgument:
-    return InvalidArgument(f"{type(request).__name__} refused before it was sent: {error}; correct the value")
+    return InvalidArgument(f"{type(request).__name__} was not sent, {error}: correct the value")
 
 
 def _write_ack(ack: FrameAck) -> data_pb2.FrameAck:

@@ -1,8 +1,8 @@
-"""Messages of frames as bytes: the hot path.
+"""Encoding of messages of frames: the hot path.
 
-protobuf would copy a payload of 1 MiB twice a hop. A message that holds nothing but the ``frames`` field is its tag,
-its length and the payload, so it is joined and sliced here; every other message, and every unusual spelling of this
-one, goes to protobuf. What is written here is byte for byte what protobuf writes.
+protobuf would copy a payload of 1 MiB twice per hop. A message with only the ``frames`` field is its tag, its length
+and the payload, so this module joins and slices it. protobuf handles every other message, and every unusual encoding of
+this one. The bytes written here are those that protobuf writes.
 """
 
 from collections.abc import Sequence
@@ -13,23 +13,23 @@ import pyarrow as pa
 from seaweedmq.model.messages.frames import Frames
 
 _FRAMES_FIELD: Final = 2
-"""Of PublishRequest, SubscribeReply and ReplicateRequest."""
+"""Field number of ``frames`` in PublishRequest, SubscribeReply and ReplicateRequest."""
 _FRAMES_TAG: Final = _FRAMES_FIELD << 3 | 2
 _LENGTH_BYTES_MAX: Final = 5
 
 
 def pack_frames(chunks: Sequence[Frames]) -> memoryview:
-    """Join frames, or parts of frames, into the ``data`` of a message that is sent without another copy.
+    """Join frames, or parts of frames, into the ``data`` of a message that needs no further copy.
 
-    The view's buffer holds the tag and length in front of it. Use it wherever a join is needed anyway; a copy of 1 MiB
-    into fresh memory costs as much as sending it.
+    The view's buffer holds the tag and length in front of the view. Use it wherever a join is needed anyway: a copy of
+    1 MiB into fresh memory costs as much as sending it.
     """
     prefix = _prefix(sum(map(len, chunks)))
     return memoryview(b"".join((prefix, *chunks)))[len(prefix) :]
 
 
 def _prefix(remaining: int) -> bytes:
-    """Tag and length of ``frames``."""
+    """Return the tag and length of ``frames``."""
     prefix = bytearray((_FRAMES_TAG,))
     while remaining > 0x7F:
         prefix.append(remaining & 0x7F | 0x80)
@@ -39,14 +39,14 @@ def _prefix(remaining: int) -> bytes:
 
 
 def write_frames(data: Frames) -> bytes:
-    """A message whose only field is number 2, of bytes: ``frames`` in every message that has it."""
+    """Encode a message whose only field is ``frames``, which has the same number in every message."""
     prefix = _prefix(len(data))
     whole = data.obj if isinstance(data, memoryview) else None
     if (
         isinstance(whole, bytes)
         and len(whole) == len(prefix) + len(data)
         and whole.startswith(prefix)
-        # the lengths alone do not tell where in the buffer the view begins
+        # The lengths alone do not show where in the buffer the view begins.
         and pa.py_buffer(data).address == pa.py_buffer(whole).address + len(prefix)
     ):
         return whole
@@ -54,7 +54,7 @@ def write_frames(data: Frames) -> bytes:
 
 
 def read_frames(message: Frames) -> memoryview | None:
-    """The payload if the message is one ``frames`` field and nothing else, else None."""
+    """Return the payload if the message is exactly one ``frames`` field, otherwise None."""
     if not message or message[0] != _FRAMES_TAG:
         return None
     length = 0

@@ -1,4 +1,4 @@
-"""The Groups service: the messages of a member's stream as bytes and back, and what administration sees of groups."""
+"""Encoding of the messages of the Groups service: the stream of a member, and the admin views of groups."""
 
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.messages.groups import (
@@ -25,13 +25,15 @@ from seaweedmq.rpc.v1 import groups_pb2
 
 
 def encode_group_request(request: GroupRequest) -> bytes:
-    """Raises InvalidArgument if a number is out of the protocol's range."""
+    """Encode a member's request.
+
+    Raises:
+        InvalidArgument: If a number is out of the protocol's range.
+    """
     try:
         return _write_request(request).SerializeToString()
     except ValueError as error:
-        raise InvalidArgument(
-            f"{type(request).__name__} refused before it was sent: {error}; correct the value"
-        ) from error
+        raise InvalidArgument(f"{type(request).__name__} was not sent, {error}: correct the value") from error
 
 
 def _write_request(request: GroupRequest) -> groups_pb2.GroupRequest:
@@ -48,7 +50,12 @@ def _write_request(request: GroupRequest) -> groups_pb2.GroupRequest:
 
 
 def decode_group_request(data: bytes) -> GroupRequest:
-    """Raises InvalidArgument or Unsupported."""
+    """Decode a member's request.
+
+    Raises:
+        InvalidArgument: If the bytes are not such a request.
+        Unsupported: If the request has a kind of a newer protocol, or none.
+    """
     message = types.parse(groups_pb2.GroupRequest, data)
     match message.WhichOneof("request"):
         case "commit":
@@ -65,7 +72,7 @@ def decode_group_request(data: bytes) -> GroupRequest:
 
 
 def encode_group_reply(reply: GroupReply) -> bytes:
-    """Protobuf bytes of a ``seaweedmq.v1.GroupReply``."""
+    """Encode a coordinator's reply."""
     match reply:
         case GroupAssignment():
             message = groups_pb2.GroupReply(assignment=write_assignment(reply))
@@ -77,7 +84,12 @@ def encode_group_reply(reply: GroupReply) -> bytes:
 
 
 def decode_group_reply(data: bytes) -> GroupReply:
-    """Raises InvalidArgument or Unsupported."""
+    """Decode a coordinator's reply.
+
+    Raises:
+        InvalidArgument: If the bytes are not such a reply.
+        Unsupported: If the reply has a kind of a newer protocol, or none.
+    """
     message = types.parse(groups_pb2.GroupReply, data)
     match message.WhichOneof("reply"):
         case "assignment":
@@ -92,6 +104,7 @@ def decode_group_reply(data: bytes) -> GroupReply:
 
 
 def write_open(opening: GroupOpen) -> groups_pb2.GroupOpen:
+    """Convert the first request of a member's stream to its message."""
     return groups_pb2.GroupOpen(
         group=opening.group,
         topic=str(opening.topic),
@@ -105,6 +118,11 @@ def write_open(opening: GroupOpen) -> groups_pb2.GroupOpen:
 
 
 def read_open(message: groups_pb2.GroupOpen) -> GroupOpen:
+    """Convert the first message of a member's stream to its request.
+
+    Raises:
+        InvalidArgument: If a value is invalid.
+    """
     return GroupOpen(
         group=message.group,
         topic=TopicName.parse(message.topic),
@@ -118,6 +136,7 @@ def read_open(message: groups_pb2.GroupOpen) -> GroupOpen:
 
 
 def write_position(position: Position) -> groups_pb2.Position:
+    """Convert a committed position to its message."""
     return groups_pb2.Position(
         segment=position.segment,
         generation=position.generation,
@@ -127,6 +146,11 @@ def write_position(position: Position) -> groups_pb2.Position:
 
 
 def read_position(message: groups_pb2.Position) -> Position:
+    """Convert a message to a committed position.
+
+    Raises:
+        InvalidArgument: If a value is invalid.
+    """
     return Position(
         segment=message.segment,
         generation=message.generation,
@@ -136,6 +160,7 @@ def read_position(message: groups_pb2.Position) -> Position:
 
 
 def write_assignment(assignment: GroupAssignment) -> groups_pb2.GroupAssignment:
+    """Convert an assignment to its message."""
     return groups_pb2.GroupAssignment(
         generation=assignment.generation,
         owned=[
@@ -153,6 +178,11 @@ def write_assignment(assignment: GroupAssignment) -> groups_pb2.GroupAssignment:
 
 
 def read_assignment(message: groups_pb2.GroupAssignment) -> GroupAssignment:
+    """Convert a message to an assignment.
+
+    Raises:
+        InvalidArgument: If a value is invalid.
+    """
     return GroupAssignment(
         generation=message.generation,
         owned=tuple(
@@ -173,12 +203,18 @@ def read_assignment(message: groups_pb2.GroupAssignment) -> GroupAssignment:
 
 
 def write_summary(summary: GroupSummary) -> groups_pb2.GroupSummary:
+    """Convert a group's summary to its message."""
     return groups_pb2.GroupSummary(
         group=summary.group, topic=str(summary.topic), members=summary.members, generation=summary.generation
     )
 
 
 def read_summary(message: groups_pb2.GroupSummary) -> GroupSummary:
+    """Convert a message to a group's summary.
+
+    Raises:
+        InvalidArgument: If a value is invalid.
+    """
     return GroupSummary(
         group=message.group,
         topic=TopicName.parse(message.topic),
@@ -188,12 +224,18 @@ def read_summary(message: groups_pb2.GroupSummary) -> GroupSummary:
 
 
 def write_description(description: GroupDescription) -> groups_pb2.GroupDescription:
+    """Convert a group's description to its message."""
     return groups_pb2.GroupDescription(
         group=description.group, topics=[_write_topic(topic) for topic in description.topics]
     )
 
 
 def read_description(message: groups_pb2.GroupDescription) -> GroupDescription:
+    """Convert a message to a group's description.
+
+    Raises:
+        InvalidArgument: If a value is invalid.
+    """
     return GroupDescription(group=message.group, topics=tuple(_read_topic(topic) for topic in message.topics))
 
 

@@ -1,4 +1,4 @@
-"""The Admin service's calls about groups of Kafka's consumers."""
+"""Calls of the Admin service on groups of Kafka consumers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The Admin service's calls about topics, and the messages that no other service has."""
+"""Calls of the Admin service on topics, with their messages."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ from seaweedmq.rpc.unary import Unary, nothing
 from seaweedmq.rpc.v1 import admin_pb2, types_pb2
 
 CREATE_TIMEOUT_S = 60.0
-"""Of many topics: with a slow storage each takes its time."""
+"""Deadline in seconds of the creation of many topics: each is slow on slow storage."""
 
 
 def _write_spec(spec: TopicSpec) -> admin_pb2.CreateTopicRequest:

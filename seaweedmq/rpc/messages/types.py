@@ -1,7 +1,8 @@
-"""Values of ``model`` as protobuf messages and back: ``write_x(value) -> message``, ``read_x(message) -> value``.
+"""Conversions between values of ``model`` and protobuf messages.
 
-Of types.proto, which all services share; what one service alone has stands in its module. Reading trusts nothing: the
-values check themselves (InvalidArgument), and an enum number of a newer protocol is Unsupported.
+A function ``write_x`` converts a value to its message, ``read_x`` a message to its value. This module has the messages
+of types.proto, which all services share; each service's module has its own. Reading trusts no input: values validate
+themselves (InvalidArgument), and an unknown enum number raises Unsupported, since it belongs to a newer protocol.
 """
 
 from collections.abc import Iterable, Mapping
@@ -48,7 +49,7 @@ def parse(kind: type[M], data: bytes | memoryview) -> M:
     """Decode a protobuf message.
 
     Raises:
-        InvalidArgument: the bytes are no such message.
+        InvalidArgument: If the bytes are not such a message.
     """
     try:
         return kind.FromString(bytes(data))
@@ -60,24 +61,29 @@ def parse(kind: type[M], data: bytes | memoryview) -> M:
 
 
 def enum_number(value: StrEnum) -> int:
-    """Protocol number of an enum value."""
+    """Return the protocol number of an enum value."""
     return _NUMBERS[value]
 
 
 def enum_value(table: Mapping[int, E], number: int, what: str) -> E:
-    """Enum value of a protocol number.
+    """Return the enum value of a protocol number.
+
+    Args:
+        table: Values by number.
+        number: Number in the message.
+        what: Name of the field, for the error message.
 
     Raises:
-        Unsupported: this build does not know the number.
+        Unsupported: If this build does not know the number.
     """
     value = table.get(number)
     if value is None:
-        raise Unsupported(f"{what} {number} is not one this side knows: upgrade the older of client and broker")
+        raise Unsupported(f"{what} {number} is unknown to this side: upgrade the older of client and broker")
     return value
 
 
 def unknown_kind(message: Message) -> Unsupported:
-    """What to raise for a message whose oneof is empty, or of a newer protocol."""
+    """Return the error for a message whose oneof is empty or has a field of a newer protocol."""
     return Unsupported(
         f"a {message.DESCRIPTOR.full_name} holds none of the kinds this side knows: "
         "fill one field of its oneof, or upgrade the older of client and broker"
@@ -85,10 +91,17 @@ def unknown_kind(message: Message) -> Unsupported:
 
 
 def write_start(start: Start) -> types_pb2.Start:
+    """Convert a start to its message."""
     return types_pb2.Start(kind=types_pb2.StartKind.ValueType(enum_number(start.kind)), value=start.value)
 
 
 def read_start(message: types_pb2.Start) -> Start:
+    """Convert a message to a start.
+
+    Raises:
+        InvalidArgument: If a value is invalid.
+        Unsupported: If an enum number is unknown.
+    """
     return Start(enum_value(START_KINDS, message.kind, "start"), message.value)
 
 
@@ -96,6 +109,7 @@ def read_start(message: types_pb2.Start) -> Start:
 
 
 def write_topic(topic: Topic) -> types_pb2.Topic:
+    """Convert a topic to its message."""
     message = types_pb2.Topic(
         name=str(topic.name),
         uid=topic.uid,
@@ -117,6 +131,12 @@ def write_topic(topic: Topic) -> types_pb2.Topic:
 
 
 def read_topic(message: types_pb2.Topic) -> Topic:
+    """Convert a message to a topic.
+
+    Raises:
+        InvalidArgument: If a value is invalid.
+        Unsupported: If an enum number is unknown.
+    """
     return Topic(
         name=TopicName.parse(message.name),
         uid=message.uid,
@@ -138,10 +158,16 @@ def read_topic(message: types_pb2.Topic) -> Topic:
 
 
 def write_configs(configs: Configs | None) -> types_pb2.TopicConfigs | None:
+    """Convert named settings to their message; None stays None."""
     return None if configs is None else types_pb2.TopicConfigs(values=dict(configs))
 
 
 def read_configs(message: types_pb2.TopicConfigs) -> Configs:
+    """Convert a message to named settings.
+
+    Raises:
+        InvalidArgument: If a value is invalid.
+    """
     return configs_of(message.values)
 
 
@@ -150,6 +176,7 @@ def set_policies(
     durability: Durability | None,
     scaling: Scaling | None,
 ) -> None:
+    """Set the enum fields of a message; None leaves a field unspecified."""
     if durability is not None:
         message.durability = types_pb2.Durability.ValueType(enum_number(durability))
     if scaling is not None:
@@ -160,6 +187,7 @@ def set_policies(
 
 
 def write_sequences(sequences: Iterable[ProducerSequence]) -> list[types_pb2.ProducerSequence]:
+    """Convert producer states to their messages."""
     return [
         types_pb2.ProducerSequence(
             producer_id=s.producer_id, producer_epoch=s.producer_epoch, next_sequence=s.next_sequence
@@ -169,6 +197,11 @@ def write_sequences(sequences: Iterable[ProducerSequence]) -> list[types_pb2.Pro
 
 
 def read_sequences(sequences: Iterable[types_pb2.ProducerSequence]) -> tuple[ProducerSequence, ...]:
+    """Convert messages to producer states.
+
+    Raises:
+        InvalidArgument: If a value is invalid.
+    """
     return tuple(
         ProducerSequence(producer_id=s.producer_id, producer_epoch=s.producer_epoch, next_sequence=s.next_sequence)
         for s in sequences
@@ -176,8 +209,11 @@ def read_sequences(sequences: Iterable[types_pb2.ProducerSequence]) -> tuple[Pro
 
 
 def write_segment(segment: Segment) -> types_pb2.Segment:
-    """The topic's name is left out: a segment travels inside its topic's description. So are producers' sequences:
-    brokers alone need them."""
+    """Convert a segment to its message.
+
+    The message has no topic name, since a segment travels inside its topic's description. It has no producer states:
+    only brokers need them.
+    """
     return types_pb2.Segment(
         id=segment.id,
         slots=types_pb2.KeyRange(lo=segment.slots.lo, hi=segment.slots.hi),
@@ -195,6 +231,12 @@ def write_segment(segment: Segment) -> types_pb2.Segment:
 
 
 def read_segment(message: types_pb2.Segment, topic: TopicName) -> Segment:
+    """Convert a message to a segment of a topic.
+
+    Raises:
+        InvalidArgument: If a value is invalid.
+        Unsupported: If an enum number is unknown.
+    """
     return Segment(
         topic=topic,
         id=message.id,
@@ -213,6 +255,7 @@ def read_segment(message: types_pb2.Segment, topic: TopicName) -> Segment:
 
 
 def write_description(description: TopicDescription) -> types_pb2.TopicDescription:
+    """Convert a topic's description to its message."""
     return types_pb2.TopicDescription(
         topic=write_topic(description.topic),
         segments=[write_segment(segment) for segment in description.segments],
@@ -224,6 +267,12 @@ def write_description(description: TopicDescription) -> types_pb2.TopicDescripti
 
 
 def read_description(message: types_pb2.TopicDescription) -> TopicDescription:
+    """Convert a message to a topic's description.
+
+    Raises:
+        InvalidArgument: If a value is invalid.
+        Unsupported: If an enum number is unknown.
+    """
     topic = read_topic(message.topic)
     return TopicDescription(
         topic=topic,
@@ -236,6 +285,7 @@ def read_description(message: types_pb2.TopicDescription) -> TopicDescription:
 
 
 def write_stats(stats: SegmentStats) -> types_pb2.SegmentStats:
+    """Convert a segment's stats to their message."""
     return types_pb2.SegmentStats(
         segment=stats.segment,
         start_offset=stats.start_offset,
@@ -247,6 +297,7 @@ def write_stats(stats: SegmentStats) -> types_pb2.SegmentStats:
 
 
 def read_stats(message: types_pb2.SegmentStats) -> SegmentStats:
+    """Convert a message to a segment's stats."""
     return SegmentStats(
         segment=message.segment,
         start_offset=message.start_offset,
@@ -261,6 +312,7 @@ def read_stats(message: types_pb2.SegmentStats) -> SegmentStats:
 
 
 def write_load(load: BrokerLoad) -> types_pb2.BrokerLoad:
+    """Convert a broker's load to its message."""
     return types_pb2.BrokerLoad(
         broker=load.broker,
         cpu_share=load.cpu_share,
@@ -284,14 +336,21 @@ def write_load(load: BrokerLoad) -> types_pb2.BrokerLoad:
 
 
 def write_etcd_access(access: EtcdAccess | None) -> types_pb2.EtcdAccess | None:
+    """Convert a broker's access to etcd to its message; None stays None."""
     return None if access is None else types_pb2.EtcdAccess(trouble=access.trouble, lease_s=access.lease_s)
 
 
 def read_etcd_access(message: types_pb2.EtcdAccess) -> EtcdAccess:
+    """Convert a message to a broker's access to etcd."""
     return EtcdAccess(trouble=message.trouble, lease_s=message.lease_s)
 
 
 def read_load(message: types_pb2.BrokerLoad) -> BrokerLoad:
+    """Convert a message to a broker's load.
+
+    Raises:
+        InvalidArgument: If a value is invalid.
+    """
     return BrokerLoad(
         broker=message.broker,
         cpu_share=message.cpu_share,

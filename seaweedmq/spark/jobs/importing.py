@@ -1,9 +1,8 @@
-"""Files of any size into a topic: Spark reads them, the sink publishes them, a bounded piece at a time.
+"""Import of files of any size into a topic: Spark reads them, and the sink publishes one bounded piece at a time.
 
-A piece is staged in the shared storage and then published by acknowledgements, at the pace of the cluster. So what lies
-in the storage beside the topic at any time is one piece: whole files of ``PIECE_BYTES`` together, or one file that is
-larger than that, whatever its size, as record batches that are not compressed. Those of a Parquet file take several
-times its size. Who has a file that is too large for that gives it in several.
+Each piece is staged in the shared storage and then published, paced by acknowledgements. So the storage needs room for
+one piece beside the topic: whole files of ``PIECE_BYTES`` together, or one larger file, as uncompressed record batches.
+Those of a Parquet file take several times its size; a file that is too large for that has to be split.
 """
 
 import csv
@@ -47,26 +46,29 @@ _OPTIONS: Final = {
     },
     "json": {"mode": "FAILFAST"},
 }
-"""Otherwise Spark takes the columns of one file for those of all, damaged rows for rows of nulls, and line breaks in
-quoted texts for ends of rows."""
+"""Options of Spark's readers, without which they alter rows silently.
+
+By default Spark takes the columns of one file for those of all, reads damaged rows as nulls, and ends a row at a line
+break in quoted text.
+"""
 _NOTHING: Final = "UNABLE_TO_INFER_SCHEMA"
 _PACKED_OTHERWISE: Final = (".lz4", ".snappy", ".deflate")
-"""Endings of files in compressions that only Hadoop reads."""
+"""Suffixes of compressed files that only Hadoop reads."""
 _PIECE_READ_BYTES: Final = 1 << 20
 _ODD_TYPES: Final = ("Illegal Parquet type", "UNSUPPORTED_TIME_TYPE")
 _PATTERN: Final = re.compile(r"[*?\[\]{}\\]")
-"""Characters by which Spark takes a name for a pattern: a path that it is given, and of text files every name."""
+"""Characters that make Spark treat a name as a pattern: in a given path, and in any name of a text file."""
 _COMMON: Final = frozenset({"sep", "delimiter", "inferschema", "mode", "basepath"})
 _BLANKS: Final = ("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace")
 FORMATS: Final = tuple(_OPTIONS)
 PIECE_BYTES: Final = 1 << 30
-"""Of the files that are published as one; a larger file is a piece of its own."""
+"""Bytes of the files that are published as one piece; a larger file is a piece of its own."""
 
 
 def import_files(
     spark: SparkSession,
     paths: Sequence[str],
-    format: str = "parquet",  # noqa: A002 - what Spark calls it
+    format: str = "parquet",  # noqa: A002 - Spark's name
     *,
     storage: str,
     topic: str,
@@ -77,33 +79,38 @@ def import_files(
     piece_bytes: int = PIECE_BYTES,
     progress: Progress = no_progress,
 ) -> int:
-    """Publish every row of the files; return how many.
+    """Publish every row of the files, and return the number of rows.
 
-    The columns are those of the files, all together; CSV has a header, the same in all files, and its types are
-    inferred: those of a topic's text columns, and of codes like 01234 in mounted folders, are text. The topic takes
-    them as the sink does: an empty one without a schema adopts theirs, and keeps it should a row fail after that.
-    Pieces are of whole files, in the order of their names. A row that fails ends the import: what came before its piece
-    is published, of the piece nothing is, and the error says so.
+    The columns are the union of the files' columns. CSV needs the same header in all files, and its types are inferred;
+    text columns of the topic, and codes like 01234 in mounted folders, stay text. The topic takes the columns as the
+    sink does: an empty topic without a schema adopts them, and keeps them even if a row fails later.
+
+    Pieces consist of whole files, in the order of their names. A row that fails ends the import: the pieces before its
+    own are published, its own is not, and the error reports that.
 
     Args:
-        paths: files, folders and globs as Spark takes them.
-        format: one of ``FORMATS``.
-        storage: root of the storage, as the brokers were started with; mounted on every executor.
-        bootstrap: addresses of brokers, ``host:port[,host:port]``.
-        key, timestamp: columns that they are taken from.
-        options: of Spark's reader, over those that are set here.
-        piece_bytes: of files that are published together.
-        progress: called with the bytes of files that are done, and of all, also while a piece is under way: a byte
-            counts half when its row is staged, and whole when it is published. Then it is called in another thread.
+        spark: Session that reads the files; the format is registered in it.
+        paths: Files, folders and globs, as Spark takes them.
+        format: One of ``FORMATS``.
+        storage: Root of the storage that the brokers use, mounted on every executor.
+        topic: Name of the topic, ``namespace/name``.
+        bootstrap: Addresses of brokers, ``host:port[,host:port]``.
+        key: Column that supplies keys.
+        timestamp: Column that supplies timestamps.
+        options: Options of Spark's reader, which override those set here.
+        piece_bytes: Bytes of files that are published together.
+        progress: Callback that gets the bytes of files that are done, and the total. During a piece it is called in
+            another thread; a byte counts half when its row is staged, and whole when it is published.
 
     Raises:
-        InvalidArgument: another format, there are no files, or rows or columns of some would be lost.
-        SeaweedMQError: as the next, once rows are published: how many, and of which files none.
-        pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError: the files can not be read, or the sink refuses;
-            ``failures.explain`` says why.
+        InvalidArgument: If the format is unknown, there are no files, or rows or columns would be lost.
+        SeaweedMQError: If a piece fails after rows were published; the message has their number, and the first file
+            without any.
+        pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError: If the files cannot be read, or the sink rejects a
+            row; ``spark_errors.explain`` extracts the reason.
     """
     if format not in FORMATS:
-        raise InvalidArgument(f"format {format!r:.100} can not be imported: give one of {', '.join(FORMATS)}")
+        raise InvalidArgument(f"format {format!r:.100} cannot be imported: give one of {', '.join(FORMATS)}")
     if not paths:
         raise InvalidArgument("no files to import: give at least one path")
     check_hidden(paths)
@@ -142,13 +149,13 @@ def import_files(
     if format == "csv":
         check_header(whole.columns, options or {})
     named = whole.metadataColumn("_metadata").getField("file_path")
-    if not whole.where(~named.between(min(files), max(files))).isEmpty():  # which costs nothing: no file is read
+    if not whole.where(~named.between(min(files), max(files))).isEmpty():  # costs nothing: no file is read
         raise Unsupported(f"Spark has other names for its files than {min(files)}: import them with another version")
     total_bytes = sum(files.values())
     rows = done_bytes = 0
     progress(0, total_bytes)
     for piece in _pieces(files, piece_bytes):
-        # Not loaded by name: Spark may take a name for a pattern, and the given names decide which folders are columns.
+        # Not loaded by name: Spark may treat a name as a pattern, and the given paths decide which folders are columns.
         frame = whole.where(named.between(piece[0], piece[-1]))
         seen = Observation()
         sink = frame.observe(seen, count(lit(1)).alias("rows")).write.format(ours.FORMAT).mode("append")
@@ -168,7 +175,7 @@ def import_files(
                 raise
             why = explain(error)
             raise type(why)(
-                f"{why}. {rows:,} rows of the files before {shown(piece[0])} are published, and nothing from there on"
+                f"{why}. {rows:,} rows of the files before {shown(piece[0])} are published, and none from there on"
             ) from error
         rows += int(seen.get["rows"])
         done_bytes += size_bytes
@@ -182,32 +189,32 @@ def _no_files(paths: Sequence[str], format: str) -> InvalidArgument:  # noqa: A0
 
 
 def shown(uri: str) -> str:
-    """A file as a person calls it."""
+    """Return a file's path without URI prefix and escapes."""
     return unquote(uri.removeprefix("file://").removeprefix("file:"))
 
 
 def check_hidden(paths: Sequence[str]) -> None:
-    """Refuse files that Spark passes over. In folders these are what other programs leave beside their rows.
+    """Raise for files that Spark skips; in folders, other programs leave such files beside their rows.
 
     Raises:
-        InvalidArgument: the name of a file begins with "_" or ".".
+        InvalidArgument: If a file's name begins with "_" or ".".
     """
     for path in paths:
         name = PurePosixPath(path).name
         if name.startswith(("_", ".")) and name not in (".", "..") and "=" not in name:
-            raise InvalidArgument(f"{path} is passed over by Spark, as its name begins with {name[0]!r}: rename it")
+            raise InvalidArgument(f"Spark skips {path}, because its name begins with {name[0]!r}: rename it")
 
 
 def as_pattern(path: str) -> str:
-    """A path for Spark, which takes all for patterns: the name of a file or folder that is there means itself."""
+    """Escape the path of an existing file or folder, since Spark treats every path as a pattern."""
     return _PATTERN.sub(r"\\\g<0>", path) if _PATTERN.search(path) and Path(path).exists() else path
 
 
 def check_header(columns: Sequence[str], options: Mapping[str, str]) -> None:
-    """Refuse a header that looks as if another separator were meant.
+    """Raise for a header that seems to have another separator.
 
     Raises:
-        InvalidArgument: it has one column with a separator in its name, and no separator is given.
+        InvalidArgument: If the header is one column with a separator in its name, and the options give no separator.
     """
     is_given = any(name.lower() in ("sep", "delimiter") for name in options)
     other = next((mark for mark in ";\t|" if mark in columns[0]), None) if len(columns) == 1 else None
@@ -224,12 +231,12 @@ def _topic_schema(storage: str, topic: str) -> pa.Schema | None:
 
 
 def with_texts(columns: StructType, topic_schema: pa.Schema | None, codes: Collection[str]) -> StructType:
-    """The columns of CSV files with text where Spark's type would alter the values.
+    """Return the columns of CSV files, with text where Spark's type would alter the values.
 
     Args:
-        columns: that Spark has found.
-        topic_schema: of the topic, or None. Its text columns are read as text.
-        codes: columns with values like 01234 or +49151, which are text in a topic without a schema.
+        columns: Columns that Spark inferred.
+        topic_schema: Schema of the topic, or None; its text columns are read as text.
+        codes: Columns with values like 01234 or +49151, which are text in a topic without a schema.
     """
 
     def is_text(field: StructField) -> bool:
@@ -242,7 +249,7 @@ def with_texts(columns: StructType, topic_schema: pa.Schema | None, codes: Colle
 
 
 def _is_common(options: Mapping[str, str]) -> bool:
-    """Whether files that are read with these options can be read here as well."""
+    """Whether the checks here can read files with these options as Spark does."""
     return {name.lower() for name in options} <= _COMMON and len(_separator(options) or ",") == 1
 
 
@@ -260,18 +267,16 @@ def _columns(
     format: str,  # noqa: A002
     options: Mapping[str, str],
 ) -> StructType:
-    """Infer the columns of text files of which Spark takes some names for patterns. It does so while it infers them,
-    not while it reads rows, so it gets the rows in place of the names.
+    """Infer the columns of text files some of whose names Spark treats as patterns.
 
-    Args:
-        first: a file of them.
-        odd: name of a file that is taken for a pattern.
+    Spark does that only while it infers columns, not while it reads rows, so it gets the rows in place of the names.
+    ``first`` is one of the files, and ``odd`` the name of a file that looks like a pattern.
 
     Raises:
-        InvalidArgument: If the options are none with which rows can be given in place of names.
+        InvalidArgument: If the options do not allow this.
     """
     if not _is_common(options):
-        raise InvalidArgument(f"Spark takes {odd} for a pattern, which other files may match: rename it, or its folder")
+        raise InvalidArgument(f"Spark treats {odd} as a pattern, which other files may match: rename it or its folder")
     if format == "json":
         lines = spark.read.text(list(paths)).rdd.map(itemgetter(0))
         return spark.read.options(**_OPTIONS["json"] | dict(options)).json(lines).schema
@@ -290,8 +295,9 @@ def _columns(
 
 
 def _verify_csv(spark: SparkSession, files: Sequence[str], options: Mapping[str, str]) -> frozenset[str]:
-    """Make sure that files are CSV before any of their rows is published. Spark takes the end of a file for that of a
-    quotation, and replaces bytes that are not UTF-8 by question marks. Only files in mounted folders are checked.
+    """Verify that files are CSV before any of their rows is published. Checks only files in mounted folders.
+
+    Spark takes the end of a file for the end of a quotation, and replaces bytes that are not UTF-8 by question marks.
 
     Returns:
         The columns with codes, as ``csv_tables.verify`` finds them.
@@ -322,7 +328,7 @@ def _verify_one(uri: str, separator: str | None) -> frozenset[str]:
 
 
 def unreadable(schema: pq.ParquetSchema) -> dict[str, str]:
-    """The columns of a Parquet file that Spark does not read -> what they are."""
+    """Return the columns of a Parquet file that Spark cannot read, with their types."""
     columns = (schema.column(i) for i in range(len(schema)))
     kinds = {column.path.partition(".")[0]: str(column.logical_type) for column in columns}
     return {
@@ -331,7 +337,7 @@ def unreadable(schema: pq.ParquetSchema) -> dict[str, str]:
 
 
 def _explained(spark: SparkSession, paths: Sequence[str], error: BaseException) -> BaseException:
-    """Spark names a type of the file format: find whose it is, in files of mounted folders."""
+    """Return an error that names the file and columns of a type that Spark cannot read, if a mounted folder has it."""
     for uri in _local_files(spark, paths):
         try:
             found = unreadable(pq.read_metadata(shown(uri)).schema)
@@ -340,8 +346,8 @@ def _explained(spark: SparkSession, paths: Sequence[str], error: BaseException) 
         if found:
             named = ", ".join(f"{name!r} ({kind})" for name, kind in found.items())
             return InvalidArgument(
-                f"{shown(uri)} has columns that Spark does not read: {named}. Write times in microseconds (in pandas: "
-                "astype('datetime64[us]')), or take `seaweedmq publish --format parquet`, which takes them as they are"
+                f"{shown(uri)} has columns that Spark cannot read: {named}. Write times in microseconds (in pandas: "
+                "astype('datetime64[us]')), or use `seaweedmq publish --format parquet`, which reads them"
             )
     return error
 
@@ -349,17 +355,18 @@ def _explained(spark: SparkSession, paths: Sequence[str], error: BaseException) 
 def folder_of_partitions(
     files: Sequence[str], columns: Sequence[str], wanted: Collection[str] | None = None
 ) -> str | None:
-    """The folder that folders like ``day=1`` lie in, where Spark does not see that they stand for columns: it looks
-    for them below the paths that it is given.
+    """Return the parent of folders like ``day=1`` if Spark does not see that they stand for columns.
+
+    Spark looks for them below the paths that it is given.
 
     Args:
-        files: as Spark names them.
-        columns: that it has found.
-        wanted: the topic's columns, if it has a schema: a folder that stands for none of them has only a name.
+        files: Names of the files in Spark.
+        columns: Columns that Spark found.
+        wanted: Columns of the topic, if it has a schema; a folder that stands for none of them is only a name.
 
     Raises:
-        InvalidArgument: the files lie in folders of several columns, or only some of them do: values or rows of the
-            others would be lost.
+        InvalidArgument: If the folders of the files stand for different columns, or only some files have such folders;
+            values or rows would be lost.
     """
     found = {_partitions(uri) for uri in files}
     kinds = {tuple(name for name, _ in each) for _, each in found}
@@ -378,14 +385,14 @@ def folder_of_partitions(
     bases = sorted({base for base, _ in found})
     if len(bases) > 1:
         raise InvalidArgument(
-            f"{bases[0]} and {bases[1]} both have folders that stand for columns: give these folders, or import "
-            "one by one"
+            f"{bases[0]} and {bases[1]} both have folders that stand for columns: give those folders, or import "
+            "them one by one"
         )
     return bases[0]
 
 
 def _partitions(uri: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """The folder that a file's folders like ``day=1`` lie in, and these as names and values."""
+    """Return the parent of a file's folders like ``day=1``, and their names and values."""
     folder = unquote(uri).rpartition("/")[0]
     found: list[tuple[str, str]] = []
     while "=" in folder.rpartition("/")[2].strip("="):
@@ -396,8 +403,8 @@ def _partitions(uri: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 
 
 def _sizes(spark: SparkSession, frame: DataFrame) -> dict[str, int]:
-    """Files of a DataFrame, by name as ``_metadata.file_path`` has it -> bytes."""
-    hadoop = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - PySpark has no other way to a size
+    """Return the files of a DataFrame, named as in ``_metadata.file_path``, with their bytes."""
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - PySpark exposes no other way to a size
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
     path_of = jvm.org.apache.hadoop.fs.Path
     sizes = {}
@@ -409,7 +416,7 @@ def _sizes(spark: SparkSession, frame: DataFrame) -> dict[str, int]:
 
 
 def _pieces(files: dict[str, int], piece_bytes: int) -> Iterator[list[str]]:
-    """Neighbours that are published together."""
+    """Yield the names of neighboring files that are published together."""
     piece: list[str] = []
     size = 0
     for name, length in files.items():

@@ -1,7 +1,7 @@
-"""``spark.readStream.format("seaweedmq")``: plans micro-batches in the driver, reads them on executors.
+"""Stream reader behind ``spark.readStream.format("seaweedmq")``.
 
-The driver's part lives in a process of its own as long as the query runs, and is asked a hundred times a second when
-there is nothing to do. Needs PySpark 4.2.
+The driver plans micro-batches, and executors read them. The driver's part lives in a process of its own while the query
+runs, and Spark calls it a hundred times a second when the stream is idle. Needs PySpark 4.2.
 """
 
 import time
@@ -46,9 +46,9 @@ from seaweedmq.storage.snapshot import list_files
 from seaweedmq.storage.watch import TopicState, TopicWatch
 
 LOOK_INTERVAL_S: Final = 0.1
-"""Between two looks at storage and brokers: as late as a batch may begin."""
+"""Seconds between two looks at storage and brokers: the maximum delay of a batch."""
 UNLIMITED: Final = 2**63 - 1
-"""Records. What a query without a limit asks for, as opposed to one that is to read all there is in one batch."""
+"""Record limit of a query without one, as opposed to a query that reads everything in one batch."""
 
 _LIMITS: Mapping[LimitKind, type[ReadLimit]] = {
     LimitKind.RECORDS: ReadMaxRows,
@@ -58,7 +58,7 @@ _LIMITS: Mapping[LimitKind, type[ReadLimit]] = {
 
 
 class StreamPartition(InputPartition):  # type: ignore[misc]  # pyspark is not typed here
-    """What one task reads, in order. Says nothing of files: a batch that is repeated has the same partitions."""
+    """The offset ranges that one task reads, in order. It names no files, so a repeated batch has equal partitions."""
 
     def __init__(self, ranges: tuple[Range, ...]) -> None:
         super().__init__(None)
@@ -72,7 +72,7 @@ class StreamPartition(InputPartition):  # type: ignore[misc]  # pyspark is not t
 
 
 class _Sight:
-    """A topic as it was at one look. Never changes."""
+    """A topic as seen at one moment; immutable."""
 
     def __init__(self, state: TopicState, lineage: LineageGraph, ends: Mapping[int, int]) -> None:
         self.state = state
@@ -81,7 +81,7 @@ class _Sight:
 
 
 class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """One query's reader. Spark makes another one for the executors, of which only ``read`` is called."""
+    """The reader of one query. Spark makes another one for the executors, and calls only its ``read``."""
 
     def __init__(self, root: Path, options: StreamOptions, topic: Topic, columns: tuple[Column, ...]) -> None:
         self._root = root
@@ -93,38 +93,38 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._sight: _Sight | None = None
         self._looked_s = 0.0
         self._is_frozen = False
-        """Nothing that comes later is read: the trigger is AvailableNow."""
+        """Whether later records are ignored, as the trigger AvailableNow requires."""
         self._planned: tuple[_Sight, dict[str, Any], ReadLimit, dict[str, Any]] | None = None
-        """What the last offset was made of, and that."""
+        """Inputs of the last end offset, and that offset."""
         self._reported: tuple[_Sight, Mapping[str, Any] | None, dict[str, Any]] | None = None
 
-    # --- what Spark calls ---------------------------------------------------------------------------------------------
+    # --- Spark's interface --------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's names, here and below
-        """Where a query begins that has no checkpoint."""
+        """Return the start of a query without a checkpoint."""
         sight = self._sight_now(complete=True)
         topic = sight.state.topic
         return offset_of(topic, starting_frontier(self._root, topic, sight.lineage, sight.ends, self._options))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """The one of the options."""
+        """Return the limit that the options set."""
         if self._options.limit is None:
             return ReadMaxRows(UNLIMITED)
         kind, count = self._options.limit
         return _LIMITS[kind](count)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What is there now is all that there is."""
+        """Freeze the topic: what exists now is all that the query reads."""
         self._sight_now(complete=True)
         self._is_frozen = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next batch ends."""
+        """Return the end of the next batch."""
         sight = self._sight_now()
         if self._planned is not None and self._planned[0] is sight:
             _, before, limited, end = self._planned
             if limited == limit and start == before == end:
-                return start  # nothing came since
+                return start  # nothing is new
         topic, lineage = sight.state.topic, sight.lineage
         frontier = frontier_of(start, topic, self._root)
         check_place(frontier, topic, lineage)
@@ -138,8 +138,10 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return end
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """The end of all there is, for the query's progress; ``behind``: how many records lie between that and the end
-        of the last batch that was planned."""
+        """Return the end of all records, for the query's progress.
+
+        ``behind`` is the number of records between the end of the last planned batch and that end.
+        """
         sight = self._sight_now() if self._sight is None else self._sight
         planned = self._planned[3] if self._planned is not None else None
         if self._reported is not None and self._reported[0] is sight and self._reported[1] == planned:
@@ -153,7 +155,7 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return report
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Of a batch, for the first time or again."""
+        """Return the partitions of a batch, new or repeated."""
         topic, lineage = self._lineage_now()
         frontiers = [frontier_of(offset, topic, self._root) for offset in (start, end)]
         for frontier in frontiers:
@@ -164,9 +166,9 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return [StreamPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of a partition, on an executor."""
+        """Yield the records of a partition, on an executor."""
         if not isinstance(partition, StreamPartition):
-            raise AssertionError(f"Spark gave {partition!r} back, which is no partition of ours")
+            raise AssertionError(f"Spark returned {partition!r}, which is not a StreamPartition")
         scan = StreamScan(
             root=self._root,
             topic=self._topic,
@@ -181,19 +183,18 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._brokers.close()
 
     def __getstate__(self) -> dict[str, object]:
-        """As it was when it was made: what it learned and holds open is the driver's."""
+        """Return the initial state: what the reader has learned and holds open belongs to the driver."""
         fresh = SeaweedMQStreamReader(self._root, self._options, self._topic, self._columns)
         return dict(vars(fresh))
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
     def _sight_now(self, *, complete: bool = False) -> _Sight:
-        """The topic as it is now, or was a moment ago; the same object if nothing changed.
+        """Return the topic as it was within ``LOOK_INTERVAL_S``; the same object if nothing changed.
 
-        Args:
-            complete: all that is committed is to be seen, so brokers must answer if they are to be asked.
+        With ``complete``, all committed records must be visible, so brokers must answer if the options name some.
         """
-        now = time.monotonic()  # noqa: TID251 - of a process of Spark, which nothing simulates
+        now = time.monotonic()  # noqa: TID251 - a Spark process, which nothing simulates
         if self._sight is not None and (self._is_frozen or (now - self._looked_s < LOOK_INTERVAL_S and not complete)):
             return self._sight
         watch = self._watching()
@@ -205,11 +206,11 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         ends = {number: max(tables.get(number, 0), marks.get(number, 0)) for number in lineage.open}
         if last is None or last.state is not state or last.ends != ends:
             self._sight = last = _Sight(state, lineage, ends)
-        self._looked_s = time.monotonic()  # noqa: TID251 - brokers may have taken their time
+        self._looked_s = time.monotonic()  # noqa: TID251 - brokers may take seconds to answer
         return last
 
     def _lineage_now(self) -> tuple[Topic, LineageGraph]:
-        """As the storage has it: what lies between two offsets no broker need be asked."""
+        """Return the lineage in the storage: ranges between two offsets need no broker."""
         if self._is_frozen and self._sight is not None:
             return self._sight.state.topic, self._sight.lineage
         state = self._watching().look()
@@ -226,7 +227,10 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return last.lineage if last and last.state.segments is state.segments else LineageGraph(state.segments)
 
     def _high_watermarks(self, watch: TopicWatch, *, complete: bool) -> Mapping[int, int]:
-        """Asked for before the storage is looked at: a segment that is sealed by then ends where its metadata say."""
+        """Return the high watermarks, queried before the storage is read.
+
+        A segment that is sealed in between ends where its metadata says.
+        """
         if self._options.bootstrap is None:
             return {}
         if self._brokers is None:
@@ -238,8 +242,8 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _check_topic(self, topic: Topic) -> None:
         if topic.schema != self._topic.schema:
             raise InvalidArgument(
-                f"topic {topic.name} got other columns since the query was made: load() again and start it anew, with "
-                "the same checkpointLocation if the plan can take the new columns"
+                f"the columns of topic {topic.name} changed since the query was created: load() again and restart it, "
+                "with the same checkpointLocation if the plan can take the new columns"
             )
 
     def _limit(self, limit: ReadLimit, sight: _Sight, frontier: Frontier) -> BatchLimit | None:
@@ -251,10 +255,10 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return FileLimit(limit.max_files, self._pieces(sight, frontier))
         if isinstance(limit, ReadAllAvailable | ReadMinRows):
             return None
-        raise InvalidArgument(f"Spark asks for {limit}, which this source does not know: upgrade seaweedmq")
+        raise InvalidArgument(f"Spark requests {limit}, which this source does not know: upgrade seaweedmq")
 
     def _pieces(self, sight: _Sight, frontier: Frontier) -> dict[int, tuple[SnapshotPiece, ...]]:
-        """Where the records of all segments are that may be read from here on."""
+        """Return the pieces of all segments that may be read from this frontier."""
         wanted = sight.lineage.segments.keys() - sight.lineage.ancestors(frontier)
         files: dict[int, list[SegmentFile]] = {number: [] for number in wanted}
         for file in list_files(self._root, self._options.topic, wanted):
@@ -264,11 +268,14 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return {number: plan_snapshot(topic, segments[number], files[number], missing=[]) for number in wanted}
 
     def _check_lost(self, found: FrontierDiff, topic: Topic) -> None:
-        """Segments without records are pruned, too, and nobody can tell of them; without retention there are no
-        others."""
+        """Raise if retention removed a segment before it was read.
+
+        Segments without records are pruned as well, and nothing distinguishes them. Without retention only those are
+        pruned.
+        """
         if found.lost and topic.has_retention and self._options.fail_on_data_loss:
             raise OutOfRange(
                 f"{self._options.topic}: segments {', '.join(map(str, found.lost))} were removed by retention before "
-                "they were read to their end: set option failOnDataLoss to false to go on without them, or begin with "
-                "a new checkpointLocation"
+                "they were read to their end: set option failOnDataLoss to false to continue without them, or begin "
+                "with a new checkpointLocation"
             )

@@ -1,9 +1,9 @@
-"""How far the open segments of a topic can be read: up to what is committed for good, and no further.
+"""End offsets of the open segments of a topic, up to which a stream may read: only what is committed.
 
-Of an open segment its log files may hold more than that. It is not acknowledged, may be taken back when the segment is
-sealed, and others come in its place: who had read it could not repeat a batch. No file tells how far the commits are
-but a table: logs of an open segment become tables once all that is fsynced of them is committed. So without a broker
-the tables are the end; with one, the high watermark that it tells. Sealed segments end where their metadata says.
+The log files of an open segment may hold more than that. It is not acknowledged, and may be replaced by other records
+when the segment is sealed. A query that had read it could not repeat a batch. Only tables tell the commits of an open
+segment: log files become tables once all that is flushed of them is committed. So without a broker the tables are the
+end; with one, its high watermark is. Sealed segments end where their metadata says.
 """
 
 import logging
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ANSWER_S: Final = 5.0
-"""One question: a query that goes on with files waits no longer for brokers that are away."""
+"""Timeout of one query in seconds: a stream that can continue with files waits no longer for unreachable brokers."""
 AWAY_S: Final = 15.0
-"""And asks no sooner again."""
+"""Seconds until unreachable brokers are queried again."""
 PATIENCE_S: Final = 30.0
-"""Where brokers must answer. A segment that is being moved has no high watermark for a moment."""
+"""Retry time in seconds where brokers must answer: a segment that is being moved briefly has no high watermark."""
 PAUSE_S: Final = 0.5
 
 
 class BrokerEnds:
-    """Asks brokers how far segments are committed. Connects when it is asked first."""
+    """The end offsets of open segments, as brokers report them. Connects at the first query."""
 
     def __init__(
         self,
         bootstrap: str,
         topic: TopicName,
-        clock: Callable[[], float] = time.monotonic,  # noqa: TID251 - of a process of Spark
+        clock: Callable[[], float] = time.monotonic,  # noqa: TID251 - a Spark process, which nothing simulates
     ) -> None:
         self._bootstrap = bootstrap
         self._topic = topic
@@ -49,10 +49,11 @@ class BrokerEnds:
         self._away_until_s: float | None = None
 
     def high_watermarks(self) -> Mapping[int, int]:
-        """Segment -> the first offset that is not committed, of the open ones whose primary answers.
+        """Return the first uncommitted offset of each open segment whose primary answers.
 
         Raises:
-            Unavailable: no broker answers. NotFound: no such topic.
+            Unavailable: If no broker answers.
+            NotFound: If no such topic exists.
         """
         if self._client is None:
             import seaweedmq
@@ -62,25 +63,28 @@ class BrokerEnds:
         return {s.segment: s.high_watermark for s in self._client.admin.topic_stats(self._topic)}
 
     def high_watermarks_if_any(self) -> Mapping[int, int]:
-        """The same; none while no broker answers, which is logged once: files tell less, and the query goes on."""
+        """Return the same, or an empty mapping while no broker answers.
+
+        Logs that once: the query continues with files, which show less.
+        """
         if self._away_until_s is not None and self._clock() < self._away_until_s:
             return {}
         try:
             found = self.high_watermarks()
         except Unavailable as e:
             if self._away_until_s is None:
-                log.warning("reading %s up to where tables reach, until brokers answer: %s", self._topic, e)
+                log.warning("brokers unreachable: %s is read up to the end of its tables: %s; retrying", self._topic, e)
             self._away_until_s = self._clock() + AWAY_S
             return {}
         self._away_until_s = None
         return found
 
     def all_high_watermarks(self, open_segments: Callable[[], Collection[int]]) -> Mapping[int, int]:
-        """Those of all segments that are open, once every one of them has answered.
+        """Return the high watermarks of all open segments, once each of them has answered.
 
         Raises:
-            Unavailable: some have no primary for long, or no broker answers.
-            Corrupt: If a segment cannot be recovered; names the file.
+            Unavailable: If a segment has no primary for ``PATIENCE_S``, or no broker answers.
+            Corrupt: If a segment cannot be recovered; the message names the file.
         """
 
         def ask() -> Mapping[int, int]:
@@ -88,8 +92,7 @@ class BrokerEnds:
             if any(segment not in found for segment in open_segments()):
                 self._check_recoverable()
                 raise Unavailable(
-                    f"nobody knows how far some segments of {self._topic} are committed: try again when they have a "
-                    "primary"
+                    f"end offsets of some segments of {self._topic} are unknown: retry when they have a primary"
                 )
             return found
 

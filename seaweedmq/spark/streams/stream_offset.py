@@ -1,7 +1,7 @@
-"""A stream's place in a topic as Spark keeps it in the checkpoint, and why it may not be one of this topic.
+"""Frontier of a stream in the format of Spark's checkpoint, and checks that it fits the topic.
 
-``{"segments": {"<id>": offset, ...}, "uid": ..., "v": 1}``: the frontier (``core.lineage.frontier``), and the topic's
-uid. Keys are sorted: Spark compares the text.
+The format is ``{"segments": {"<id>": offset, ...}, "uid": ..., "v": 1}``: the frontier (``core.lineage.frontier``) and
+the topic's uid. Keys are sorted, because Spark compares the text.
 """
 
 from collections.abc import Mapping
@@ -18,38 +18,39 @@ _REMEDY = "begin with a new checkpointLocation"
 
 
 def offset_of(topic: Topic, frontier: Frontier) -> dict[str, Any]:
-    """What Spark writes down."""
+    """Return the offset that Spark writes to the checkpoint."""
     segments = {str(segment): frontier[segment] for segment in sorted(frontier)}
     return {"segments": dict(sorted(segments.items())), "uid": topic.uid, "v": VERSION}
 
 
 def frontier_of(offset: Mapping[str, Any], topic: Topic, root: Path) -> dict[int, int]:
-    """The inverse of :func:`offset_of`.
+    """Return the frontier of an offset, the inverse of :func:`offset_of`.
 
     Raises:
-        NotFound: the checkpoint is of another topic, or of one of this name that was deleted.
-        InvalidArgument: it is of another source. Unsupported: of a later version.
+        NotFound: If the checkpoint belongs to another topic, or to a deleted one of this name.
+        InvalidArgument: If the checkpoint belongs to another source.
+        Unsupported: If a later version wrote the checkpoint.
     """
     version, uid, segments = offset.get("v"), offset.get("uid"), offset.get("segments")
     if type(version) is int and version > VERSION:
         raise Unsupported(f"the checkpoint has offsets of version {version}, this build reads {VERSION}: upgrade it")
     if version != VERSION or type(uid) is not int or not isinstance(segments, dict):
-        raise InvalidArgument(f"the checkpoint holds {str(offset)[:100]!r}, which no stream of ours wrote: {_REMEDY}")
+        raise InvalidArgument(f"the checkpoint holds {str(offset)[:100]!r}, which SeaweedMQ did not write: {_REMEDY}")
     if uid != topic.uid:
         raise _of_another(uid, topic, root)
     frontier = {}
     for number, position in segments.items():
         if not (number.isascii() and number.isdigit()) or type(position) is not int or position < 0:
-            raise InvalidArgument(f"the checkpoint holds {number!r}: {position!r}, which is no offset: {_REMEDY}")
+            raise InvalidArgument(f"the checkpoint holds {number!r}: {position!r}, which is not an offset: {_REMEDY}")
         frontier[int(number)] = position
     return frontier
 
 
 def check_place(frontier: Frontier, topic: Topic, lineage: LineageGraph) -> None:
-    """Make sure that the topic is as far as the checkpoint.
+    """Raise if the topic has not reached the checkpoint.
 
     Raises:
-        OutOfRange: it is not, or never was.
+        OutOfRange: If it has not, or never did.
     """
     for number, position in sorted(frontier.items()):
         segment = lineage.segments.get(number)
@@ -57,13 +58,13 @@ def check_place(frontier: Frontier, topic: Topic, lineage: LineageGraph) -> None
             newest = max(lineage.segments, default=-1)
             if number >= topic.next_segment and number > newest and number not in topic.pruned:
                 raise OutOfRange(
-                    f"the checkpoint is in segment {number} of {topic.name}, and the newest there is {newest}: the "
+                    f"the checkpoint is in segment {number} of {topic.name}, and the newest is {newest}: the "
                     f"storage was restored from an older copy, or is another one; {_REMEDY}"
                 )
         elif segment.end_offset is not None and position > segment.end_offset:
             raise OutOfRange(
-                f"the checkpoint is at offset {position} of {segment}, which ended at {segment.end_offset}: records "
-                f"that were read were taken back, by power loss or an older copy of the storage; {_REMEDY}"
+                f"the checkpoint is at offset {position} of {segment}, which ended at {segment.end_offset}: power loss "
+                f"or an older copy of the storage removed records that were read; {_REMEDY}"
             )
 
 
@@ -72,12 +73,12 @@ def _of_another(uid: int, topic: Topic, root: Path) -> NotFound:
         try:
             other = read_topic(root, name)
         except SeaweedMQError:
-            continue  # it is being deleted, or damaged: what is looked for is a name, to be kind
+            continue  # it is being deleted, or damaged: the name only improves the message
         if other.uid == uid:
             return NotFound(
                 f"the checkpoint is of topic {name}, not of {topic.name}: give the checkpointLocation of this query, "
                 "or a new one"
             )
     return NotFound(
-        f"the checkpoint is of a topic that was deleted, perhaps {topic.name} itself, which was created anew: {_REMEDY}"
+        f"the checkpoint is of a topic that was deleted, perhaps {topic.name} itself, which was recreated: {_REMEDY}"
     )

@@ -1,5 +1,7 @@
-"""The options of ``spark.readStream.format("seaweedmq")``, checked before anything is read. Names are those of Kafka's
-source where that has the same."""
+"""Options of ``spark.readStream.format("seaweedmq")``, checked before anything is read.
+
+Names are those of Spark's Kafka source where it has the same option.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from seaweedmq.storage.plan.window import EARLIEST, Offsets
 
 
 class LimitKind(StrEnum):
-    """What a limit of a batch counts, by the option's name."""
+    """The unit of a batch's limit; the value is the option's name."""
 
     RECORDS = "maxRecordsPerTrigger"
     BYTES = "maxBytesPerTrigger"
@@ -34,40 +36,41 @@ _FILES_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """What the user asked of a stream."""
+    """The options of a stream."""
 
     storage: str
     """Root URI."""
     topic: TopicName
     shown: ColumnOptions
     starting: Offsets
-    """Of a query that begins; one that goes on has a checkpoint. 0: what retention kept, wherever that begins."""
+    """First offsets of a query without a checkpoint; 0 is the earliest retained offset."""
     starting_us: int | None
-    """In place of ``starting``: the first record at or after this time, microseconds since 1970 UTC."""
+    """Time in microseconds since 1970 UTC that replaces ``starting``: the first record at or after it."""
     bootstrap: str | None
-    """Brokers that tell how far open segments are committed; None: what is in tables is read of these."""
+    """Brokers that report the end offsets of open segments; None reads these up to the end of their tables."""
     limit: tuple[LimitKind, int] | None
-    """Of one batch."""
+    """Limit of one batch."""
     fail_on_data_loss: bool
     partitions_min: int
     partition_records_max: int | None
 
 
 def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
-    """Read the options; their names are case-insensitive.
+    """Parse the options of a stream; their names are case-insensitive.
 
     Raises:
-        InvalidArgument: an unknown or missing option, one of a batch read, two limits, or a value that breaks its rule.
+        InvalidArgument: If an option is unknown, missing or one of a batch read, if there are two limits, or if a value
+            breaks its rule.
     """
     named = check_names(given, SparkApi.STREAM)
     place = parse_place(named)
     if place.storage is None:
         raise InvalidArgument(
-            "option 'storage' is missing: a stream reads the files of the shared storage, and asks 'bootstrap' only "
-            "how far they are committed; give the root of the storage, too"
+            "option 'storage' is missing: a stream reads the files of the shared storage, and queries 'bootstrap' "
+            "only for end offsets; give the root of the storage"
         )
     if "startingOffsets" in named and "startingTimestamp" in named:
-        raise InvalidArgument("options 'startingOffsets' and 'startingTimestamp' both say where to begin: give one")
+        raise InvalidArgument("options 'startingOffsets' and 'startingTimestamp' exclude each other: give one")
     starting = parse_offsets("startingOffsets", named.get("startingOffsets", "latest"), place.topic, absent=EARLIEST)
     return StreamOptions(
         storage=place.storage,
@@ -94,12 +97,12 @@ def _limit(named: Mapping[str, str]) -> tuple[LimitKind, int] | None:
     given = [name for name in _LIMITS if name in named]
     if len(given) > 1:
         raise InvalidArgument(
-            f"options {' and '.join(map(repr, sorted(given)))} are both given: Spark holds a batch to one limit, so "
-            "choose records, bytes or files"
+            f"options {' and '.join(map(repr, sorted(given)))} exclude each other: Spark applies one limit to a batch, "
+            "so choose records, bytes or files"
         )
     if not given:
         return None
     kind, count = _LIMITS[given[0]], parse_count(named, given[0])
     if count is None:
-        raise AssertionError(f"{given[0]} is given, and has no value")
+        raise AssertionError(f"{given[0]} is given without a value")
     return kind, min(count, _FILES_MAX) if kind is LimitKind.FILES else count

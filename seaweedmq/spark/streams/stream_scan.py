@@ -1,7 +1,7 @@
-"""Reading ranges of offsets on an executor, wherever the records lie by now.
+"""Reader of offset ranges on an executor, wherever the records are by now.
 
-A range is a promise: all of it was committed when it was planned. So what is missing at its front was removed; what is
-missing at its end is not shown yet by a file system that several machines share, or lost.
+A range was committed when it was planned. So records missing at its front were removed. Records missing at its end are
+lost, or not visible yet on a file system that several machines share.
 """
 
 import logging
@@ -31,7 +31,8 @@ from seaweedmq.storage.snapshot import list_files, list_removed, read_document, 
 log = logging.getLogger(__name__)
 
 LOOKS_MAX: Final = 11
-"""Of one task, at files that are not there yet. What other machines wrote shows within seconds."""
+"""Maximum number of looks of one task at files that are not visible yet; other machines' files appear within seconds.
+"""
 LOOK_PAUSE_S: Final = 1.0
 
 _Listed: TypeAlias = dict[int, list[SegmentFile]]
@@ -40,7 +41,7 @@ _Listed: TypeAlias = dict[int, list[SegmentFile]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamScan:
-    """What every task of a stream needs to know. Travels to the executors."""
+    """The data that every task of a stream needs; sent to the executors."""
 
     root: Path
     topic: Topic
@@ -49,21 +50,21 @@ class StreamScan:
     looks_max: int = LOOKS_MAX
 
     def read(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
-        """The records of the ranges, in this order.
+        """Yield the records of the ranges, in this order.
 
         Raises:
-            NotFound: the topic was deleted, or made anew.
-            OutOfRange: retention, or somebody by hand, removed records that were to be read.
-            DataLoss: records are lost.
-            Corrupt: damaged files.
+            NotFound: If the topic was deleted or recreated.
+            OutOfRange: If retention or a manual deletion removed records of the ranges.
+            DataLoss: If records are lost.
+            Corrupt: If a file is damaged.
         """
         topic = self._check_topic()
         deleted_below = self._deleted_below(topic)
         patience = _Patience(self.looks_max)
-        listed = self._list({wanted.segment for wanted in ranges})  # at once: all tables lie in one folder
+        listed = self._list({wanted.segment for wanted in ranges})  # at once: all tables are in one folder
         for wanted in ranges:
             yield from self._range(topic, wanted, deleted_below.get(wanted.segment, 0), listed, patience)
-        self._check_topic()  # what was read is of this topic only if it is still there
+        self._check_topic()  # the records belong to this topic only if it still exists
 
     def _range(
         self, topic: Topic, wanted: Range, low: int, listed: _Listed, patience: "_Patience"
@@ -84,19 +85,19 @@ class StreamScan:
                 place.position = self._passed(wanted, place.position, e.damage)
 
     def _passed(self, wanted: Range, position: int, damage: Corrupt | DataLoss | None) -> int:
-        """Return where to continue behind what no look found; raise if that is an error."""
+        """Return where to continue behind records that no look found; raise if that is an error."""
         if damage is None:
             self._lose(wanted, position, wanted.end)
             return wanted.end
         if self.fail_on_data_loss or not isinstance(damage, DataLoss) or damage.end_offset is None:
             raise damage from None
-        log.warning("%s; the query continues behind them, as failOnDataLoss says", damage)
+        log.warning("%s; the query continues behind them, since failOnDataLoss is false", damage)
         return damage.end_offset
 
     def _look(
         self, topic: Topic, wanted: Range, low: int, listed: _Listed, place: "_Place"
     ) -> Iterator[pa.RecordBatch]:
-        """What files show of the range from the place on, which moves with what is given. Raises _Missing."""
+        """Yield what files show of the range from the place, which advances with each batch. Raises _Missing."""
         scan = Scan(root=self.root, topic=self.topic, timestamps=Interval(), columns=self.columns)
         while place.position < wanted.end:
             pieces = self._pieces(topic, wanted, max(place.position, low), listed)
@@ -109,18 +110,20 @@ class StreamScan:
                 for batch in scan.read(pieces):
                     place.position += batch.num_rows  # nothing is filtered: rows are offsets
                     yield batch
-            except (OutOfRange, InvalidArgument) as e:  # retention took files, or all of the segment
-                log.info("%s#%d: %s; looking again", self.topic.name, wanted.segment, e)
+            except (OutOfRange, InvalidArgument) as e:  # retention removed files, or the whole segment
+                log.info("files changed: %s#%d: %s; retrying", self.topic.name, wanted.segment, e)
             except (Corrupt, DataLoss) as e:
                 raise _Missing(e) from e
             if place.position > wanted.end:
-                raise AssertionError(f"{wanted} gave {place.position - wanted.end} records too many")
+                raise AssertionError(f"{wanted} yielded {place.position - wanted.end} records too many")
             if place.position == before < wanted.end:
                 raise _Missing(None)
 
     def _pieces(self, topic: Topic, wanted: Range, position: int, listed: _Listed) -> tuple[SnapshotPiece, ...]:
-        """Where the records are, as if the segment had been sealed where the range ends: all up to there exists,
-        whatever became of the segment. A listing is used once. Raises _Missing."""
+        """Return the pieces that hold the records, as if the segment had been sealed at the range's end.
+
+        All records up to there exist, in any state of the segment. A listing is used once. Raises _Missing.
+        """
         files = listed.pop(wanted.segment, None)
         if files is None:
             files = self._list({wanted.segment})[wanted.segment]
@@ -133,7 +136,7 @@ class StreamScan:
             replicas=("",),
             end_offset=wanted.end,
         )
-        # After the files: retention records what it removes before it deletes them.
+        # After the files: retention records what it removes before it deletes it.
         removed_below = list_removed(self.root, topic).get(wanted.segment, 0)
         return self._up_to_a_gap(topic, ended, files, position, removed_below)
 
@@ -160,22 +163,21 @@ class StreamScan:
         what = f"{self.topic.name}#{wanted.segment}: offsets {start} to {stop} were removed before they were read"
         if self.fail_on_data_loss:
             raise OutOfRange(
-                f"{what}: set option failOnDataLoss to false to go on without them, or begin with a new "
+                f"{what}: set option failOnDataLoss to false to continue without them, or begin with a new "
                 "checkpointLocation; a longer retention keeps them for slower readers"
             )
-        log.warning("%s; the query continues behind them, as failOnDataLoss says", what)
+        log.warning("%s; the query continues behind them, since failOnDataLoss is false", what)
 
     def _check_topic(self) -> Topic:
         found = read_topic(self.root, self.topic.name)
         if found.uid != self.topic.uid:
             raise NotFound(
-                f"topic {self.topic.name} was deleted and made anew while it was read: begin with a new "
-                "checkpointLocation"
+                f"topic {self.topic.name} was recreated during the read: begin with a new checkpointLocation"
             )
         return found
 
     def _deleted_below(self, topic: Topic) -> Mapping[int, int]:
-        """Segment -> the offset below which its records were deleted by hand, of those where any were."""
+        """Return the offset below which each segment's records were deleted manually, for segments that have one."""
         if not topic.low_watermarks:
             return {}
         _, segments = lineage_from_document(read_document(self.root, topic.name, LINEAGE_DOCUMENT))
@@ -184,27 +186,27 @@ class StreamScan:
 
 @dataclass(slots=True)
 class _Place:
-    """How far a range is read."""
+    """The read position in a range."""
 
     position: int
 
 
 class _Missing(Exception):
-    """What was committed is in no file that can be seen."""
+    """Committed records that are in no visible file."""
 
     def __init__(self, damage: Corrupt | DataLoss | None) -> None:
         super().__init__(damage)
         self.damage = damage
-        """None: no file has it, so that it may have been removed."""
+        """Reported damage; None if no file has the records, so they may have been removed."""
 
 
 class _Patience:
-    """Looks that a task has left, whatever it looks for."""
+    """The looks that a task has left, shared by all its ranges."""
 
     def __init__(self, looks: int) -> None:
         self._looks = looks
 
     def is_over(self, _: RetryCallState) -> bool:
-        """Called before each further look."""
+        """Count a look, and return whether it was the last one; called before each further look."""
         self._looks -= 1
         return self._looks <= 0

@@ -1,4 +1,4 @@
-"""Where a stream begins that has no checkpoint yet: options ``startingOffsets`` and ``startingTimestamp``."""
+"""Start of a stream without a checkpoint: options ``startingOffsets`` and ``startingTimestamp``."""
 
 import asyncio
 from collections.abc import Mapping
@@ -19,14 +19,13 @@ from seaweedmq.storage.store.files import FileSegmentStore
 def starting_frontier(
     root: Path, topic: Topic, lineage: LineageGraph, ends: Mapping[int, int], options: StreamOptions
 ) -> Frontier:
-    """The first frontier of a query.
+    """Return the first frontier of a query.
 
-    Args:
-        ends: how far open segments can be read.
+    ``ends`` holds the end offsets of open segments.
 
     Raises:
-        InvalidArgument: a segment is named that does not exist, or that comes before another one.
-        OutOfRange: an offset lies beyond the end of its segment.
+        InvalidArgument: If a named segment does not exist, or precedes another named one.
+        OutOfRange: If an offset lies beyond the end of its segment.
     """
     earliest, gone = _earliest(root, topic, lineage)
     starting = options.starting
@@ -40,7 +39,7 @@ def starting_frontier(
             end = _end(segment, ends)
             _check(segment, offset, end)
             lowest = max(earliest.get(number, 0), segment.start_offset)
-            named[number] = end if offset is None else offset or lowest  # what is asked for and gone is told as lost
+            named[number] = end if offset is None else offset or lowest  # removed offsets are reported as lost
         return beginning_at(lineage, earliest, named, gone - named.keys())
     if starting.default is None:
         return everything(lineage, beginning(lineage, earliest, gone), ends)
@@ -56,8 +55,8 @@ def _check(segment: Segment, offset: int | None, end: int) -> None:
     if offset is not None and offset > end:
         how = "ends" if segment.end_offset is not None else "is committed up to"
         raise OutOfRange(
-            f"option 'startingOffsets' asks for offset {offset} of {segment}, which {how} {end}: give a lower one, or "
-            "latest; without option 'bootstrap' an open segment is read as far as tables reach"
+            f"option 'startingOffsets' is offset {offset} of {segment}, which {how} {end}: give a lower one, or "
+            "latest; without option 'bootstrap' an open segment is read up to the end of its tables"
         )
 
 
@@ -68,8 +67,10 @@ def _end(segment: Segment, ends: Mapping[int, int]) -> int:
 
 
 def _earliest(root: Path, topic: Topic, lineage: LineageGraph) -> tuple[dict[int, int], set[int]]:
-    """Where segments begin now of which retention, or somebody by hand, removed something; and those it left nothing
-    of."""
+    """Return the first offsets of segments from which records were removed, and the segments without any left.
+
+    Retention or manual deletion removed them.
+    """
     begin: dict[int, int] = {}
     for file in list_files(root, topic.name, lineage.segments) if topic.expires else ():
         begin[file.segment] = min(file.base_offset, begin.get(file.segment, file.base_offset))
@@ -93,7 +94,7 @@ def _earliest(root: Path, topic: Topic, lineage: LineageGraph) -> tuple[dict[int
 
 
 async def _exact(root: Path, topic: Topic, segments: list[Segment]) -> dict[int, int]:
-    """As the files' contents say: a file may be left over from what retention removed."""
+    """Return the first offsets by the files' contents: a file may be left over from what retention removed."""
     store = FileSegmentStore(root)
     try:
         return {segment.id: await earliest_offset(store, topic, segment) for segment in segments}

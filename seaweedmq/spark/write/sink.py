@@ -1,7 +1,8 @@
-"""``df.write.format("seaweedmq")`` and ``df.writeStream``: tasks stage frames, the driver publishes them as one.
+"""Writers behind ``df.write.format("seaweedmq")`` and ``df.writeStream``.
 
-A write counts when its driver has put the manifest down. What tasks stage that were repeated, speculated on, or lost is
-in no manifest. A streaming batch that is run again finds the first manifest, and finishes that.
+Tasks stage frames, and the driver publishes them as one batch. A write takes effect once its driver has written the
+manifest. No manifest lists what repeated, speculative or lost tasks staged. A streaming batch that runs again finds the
+first manifest and completes it.
 """
 
 import logging
@@ -31,12 +32,12 @@ log = logging.getLogger(__name__)
 
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
-_ONLY_APPENDS = "a topic is only appended to: use {}; what is there goes by the topic's retention"
+_ONLY_APPENDS = "a topic can only be appended to: use {}; the topic's retention removes old records"
 
 
 @dataclass(frozen=True, slots=True)
 class Staged(WriterCommitMessage):  # type: ignore[misc]  # pyspark is not typed here
-    """What one task has staged."""
+    """The result of one task: the file that it staged."""
 
     sink: str
     topic_uid: int
@@ -45,7 +46,7 @@ class Staged(WriterCommitMessage):  # type: ignore[misc]  # pyspark is not typed
 
 
 class BatchSink(DataSourceArrowWriter):  # type: ignore[misc]
-    """One write of a DataFrame, under an identity of its own."""
+    """The writer of one DataFrame, under an identity of its own."""
 
     def __init__(self, options: SinkOptions, plan: SinkPlan, sink: str) -> None:
         self._options = options
@@ -53,41 +54,51 @@ class BatchSink(DataSourceArrowWriter):  # type: ignore[misc]
         self._sink = sink
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage the rows of one task."""
         return _stage(self._plan, self._sink, 0, iterator)
 
     def commit(self, messages: Sequence[Staged | None]) -> None:
+        """Publish what the tasks staged."""
         try:
             run(publish_staged(self._options, self._sink, 0, _files(messages), self._plan.topic_uid, is_last=True))
         finally:
             self._clear()
 
     def abort(self, messages: Sequence[Staged | None]) -> None:
+        """Remove what the tasks staged."""
         self._clear()
 
     def _clear(self) -> None:
-        """What is left is swept a day later. Raises nothing: a write that is published must not be told to have failed,
-        for it can only be repeated as a whole."""
+        """Remove the staged files; what is left is swept a day later.
+
+        Raises nothing. A published write must not be reported as failed, since it can only be repeated as a whole.
+        """
         try:
             StagedSink(self._plan.root, self._plan.topic, self._sink).remove()
         except StorageFailed as error:
-            log.warning("%s: what was staged stays until it is swept: %s", self._plan.topic, error)
+            log.warning("staged files not removed: %s, until the next sweep: %s", self._plan.topic, error)
 
 
 class StreamSink(DataSourceStreamArrowWriter):  # type: ignore[misc]
-    """Every batch of a query, exactly once. The query's id, which its checkpoint keeps, is the sink's identity."""
+    """The writer of a query's batches, each published exactly once.
+
+    The sink's identity is the query's id, which the checkpoint stores.
+    """
 
     def __init__(self, options: SinkOptions, plan: SinkPlan) -> None:
         self._options = options
         self._plan = plan
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage the rows of one task of a batch."""
         context = TaskContext.get()
         query, batch = (context.getLocalProperty(name) for name in (_QUERY, _BATCH))
         if query is None or batch is None:
-            raise Unsupported("Spark does not say which query and batch a task is of: PySpark 4.2 and later do")
+            raise Unsupported("Spark does not pass a task's query and batch ids: use PySpark 4.2 or later")
         return _stage(self._plan, f"q-{query}", int(batch), iterator)
 
     def commit(self, messages: Sequence[Staged | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Publish what the tasks staged for a batch, unless the batch is already published."""
         first = next((message for message in messages if message is not None), None)
         if first is not None:
             sink = StagedSink(open_store(self._options.storage).root, self._options.topic, first.sink)
@@ -95,6 +106,7 @@ class StreamSink(DataSourceStreamArrowWriter):  # type: ignore[misc]
             run(publish_staged(self._options, first.sink, batchId, _files(messages), first.topic_uid))
 
     def abort(self, messages: Sequence[Staged | None], batchId: int) -> None:  # noqa: N803
+        """Remove what the tasks staged for a batch, except files in its manifest."""
         staged = [message for message in messages if message is not None]
         if not staged:
             return
@@ -105,23 +117,23 @@ class StreamSink(DataSourceStreamArrowWriter):  # type: ignore[misc]
 
 
 def batch_sink(given: dict[str, str], schema: StructType, overwrite: bool) -> BatchSink:
-    """A writer for one write.
+    """Return a writer for one write.
 
     Raises:
-        Unsupported: a mode other than append.
-        SeaweedMQError: an option is wrong, or the columns do not fit, or no broker answers: nothing is written.
+        Unsupported: If the mode is not append.
+        SeaweedMQError: If an option is wrong, the columns do not fit, or no broker answers; nothing is written.
     """
     options, plan = _planned(given, schema, overwrite, 'mode("append")')
     return BatchSink(options, plan, options.write_id or new_write_id())
 
 
 def new_write_id() -> str:
-    """Unlike that of any other write."""
+    """Return a random id of a write, unlike that of any other write."""
     return f"{ONCE}{system_environment().rng.getrandbits(64):016x}"
 
 
 def stream_sink(given: dict[str, str], schema: StructType, overwrite: bool) -> StreamSink:
-    """A writer for all batches of a query. Raises as :func:`batch_sink`."""
+    """Return a writer for all batches of a query; raises like :func:`batch_sink`."""
     return StreamSink(*_planned(given, schema, overwrite, 'outputMode("append")'))
 
 
@@ -141,7 +153,7 @@ def _stage(plan: SinkPlan, sink: str, number: int, batches: Iterable[pa.RecordBa
     staged = StagedSink(plan.root, plan.topic, sink)
     done = staged.done()
     ranges, ring = plan.ranges, plan.ring
-    if done is not None and done.ranges:  # as of the last batch; there may be more partitions than at the query's start
+    if done is not None and done.ranges:  # as of the last batch; partitions may have been added since the query's start
         ranges, ring = done.ranges, KeyRange(0, done.ranges[-1].hi)
     with staged.batch(number).staging(f"{partition:05d}-{context.taskAttemptId()}") as file:
         Stager(file, plan.columns, ring, ranges, plan.frame_bytes_max, system_environment()).write(batches)
@@ -149,8 +161,8 @@ def _stage(plan: SinkPlan, sink: str, number: int, batches: Iterable[pa.RecordBa
 
 
 def _files(messages: Sequence[Staged | None]) -> list[StagedFile]:
-    """In the order of the partitions, which is the order of the rows."""
+    """Return the staged files in the order of their partitions, which is the order of the rows."""
     staged = sorted((m for m in messages if m is not None), key=lambda message: message.partition)
     if len({message.partition for message in staged}) != len(staged):
-        raise InvalidArgument("two tasks of one partition were committed: Spark is to choose one")
+        raise InvalidArgument("Spark committed two tasks of one partition: run the write again")
     return [message.file for message in staged]

@@ -1,8 +1,8 @@
-"""How the columns of a DataFrame become those of records.
+"""Conversion of a DataFrame's columns to those of records.
 
-A plain topic takes what Kafka's sink takes: ``value``, and if wanted ``key``, ``headers`` and ``timestamp``. A topic
-with a schema takes its own columns, and beside them the other three, where it has no columns of these names itself.
-Names as in the files (``_key``) do as well.
+A plain topic takes the columns of Kafka's sink: ``value``, and optionally ``key``, ``headers`` and ``timestamp``. A
+topic with a schema takes its own columns, and also the latter three unless its schema has those names. The names in the
+files (``_key``) also work.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,16 +17,16 @@ from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.errors import InvalidArgument
 
 _RESERVED = {name.removeprefix("_"): name for name in PLAIN_SCHEMA.names}
-"""``key`` -> ``_key``, and so on."""
+"""Column names, as ``key`` -> ``_key``."""
 _HEADERS = PLAIN_SCHEMA.field("_headers").type
 _ELSEWHERE = {
-    "topic": "every row goes to the topic of the option",
+    "topic": "the option 'topic' sets it",
     "partition": "the key decides",
     "segment": "the key decides",
-    "offset": "the topic gives them",
+    "offset": "the topic assigns it",
 }
 _OWN_KINDS = {
-    "variant": "to_json(...) of it, or variant_get(...) what is wanted",
+    "variant": "to_json(...) or variant_get(...) of it",
     "geometry": "st_asbinary(...) of it",
     "geography": "st_asbinary(...) of it",
 }
@@ -35,21 +35,21 @@ _t = pa.types
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkColumns:
-    """What is done with each batch of a DataFrame. Made in the driver, used by tasks."""
+    """The conversion of each batch of a DataFrame; made in the driver, applied by tasks."""
 
     schema: bytes | None
-    """The topic's, as an IPC message; None: it is plain."""
+    """Schema of the topic, as an IPC message; None if the topic is plain."""
     names: Mapping[str, str]
-    """Column of the DataFrame -> of the record."""
+    """Column of the DataFrame -> column of the record."""
     key: str | None
-    """Column of the record that keys are taken from; None: ``_key``."""
+    """Record column that supplies the keys; None for ``_key``."""
     timestamp: str | None
 
     def fit(self, batch: pa.RecordBatch) -> tuple[list[pa.RecordBatch], int]:
-        """Batches and flags as ``encode_frame`` takes them.
+        """Return batches and flags as ``encode_frame`` takes them.
 
         Raises:
-            InvalidArgument: names the column that does not fit, what is expected and what was given.
+            InvalidArgument: If a column does not fit; the message names it, the expected type and the given one.
         """
         schema = None if self.schema is None else schema_from_bytes(self.schema)
         wanted = {} if schema is None else {field.name: field.type for field in schema}
@@ -62,17 +62,17 @@ class SinkColumns:
 
 
 def check_kinds(given: StructType) -> None:
-    """Refuse columns that Spark would hand on in an encoding of its own.
+    """Raise for columns that Spark would pass on in an encoding of its own.
 
     Raises:
-        InvalidArgument: names the column, its type and what to write in its place.
+        InvalidArgument: If there is one; the message names it, its type and the remedy.
     """
     for field in given.fields:
         found = _own_kind(field.dataType)
         if found is not None:
             kind, instead = found
             raise InvalidArgument(
-                f"column {field.name!r} has values of type {kind}, which a topic has not: write {instead} instead"
+                f"column {field.name!r} has type {kind}, which a topic cannot hold: write {instead} instead"
             )
 
 
@@ -90,20 +90,22 @@ def _own_kind(kind: DataType) -> tuple[str, str] | None:
 
 
 def plan_columns(given: pa.Schema, topic: bytes | None, key: str | None, timestamp: str | None) -> SinkColumns:
-    """How a DataFrame of these columns is written.
+    """Return the conversion for a DataFrame with these columns.
 
     Args:
-        topic: the topic's schema. None: the topic is plain, and gets the schema of the DataFrame unless that is plain
+        given: Columns of the DataFrame.
+        topic: Schema of the topic. If None, the topic is plain, and adopts the DataFrame's schema unless that is plain
             as well.
-        key, timestamp: columns of the DataFrame.
+        key: Column of the DataFrame that supplies keys.
+        timestamp: Column of the DataFrame that supplies timestamps.
 
     Raises:
-        InvalidArgument: names the column that does not fit.
+        InvalidArgument: If a column does not fit; the message names it.
     """
     for option, column in (("key", key), ("timestamp", timestamp)):
         if column is not None and column not in given.names:
             raise InvalidArgument(
-                f"option {option!r} is {column!r}, which is no column of the DataFrame: it has {', '.join(given.names)}"
+                f"option {option!r} is {column!r}, not a column of the DataFrame: it has {', '.join(given.names)}"
             )
     schema = None if topic is None else schema_from_bytes(topic)
     is_plain = schema is None and _is_plain(given)
@@ -116,7 +118,7 @@ def plan_columns(given: pa.Schema, topic: bytes | None, key: str | None, timesta
         elif schema is not None and name not in schema.names and name.casefold() in own:
             names[name] = next(n for n in schema.names if n.casefold() == name.casefold())
         elif (is_plain or schema is not None) and name.casefold() in _ELSEWHERE and name.casefold() not in own:
-            raise InvalidArgument(f"column {name!r} can not be written ({_ELSEWHERE[name.casefold()]}): drop it")
+            raise InvalidArgument(f"column {name!r} cannot be written ({_ELSEWHERE[name.casefold()]}): drop it")
     _check_twice([names.get(name, name) for name in given.names])
     if topic is None and not is_plain:
         topic = schema_to_bytes(schema_to_adopt(given.empty_table()))
@@ -133,11 +135,11 @@ def plan_columns(given: pa.Schema, topic: bytes | None, key: str | None, timesta
 def _check_twice(names: Sequence[str]) -> None:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise InvalidArgument(f"two columns of the DataFrame are {twice!r} of a record: drop or rename one")
+        raise InvalidArgument(f"two columns of the DataFrame map to {twice!r} of a record: drop or rename one")
 
 
 def _is_plain(given: pa.Schema) -> bool:
-    """Whether the DataFrame has the columns of records, and nothing else but what can not be written anyway."""
+    """Whether the DataFrame has the columns of plain records, and otherwise only unwritable ones."""
     folded = {name.casefold().removeprefix("_"): name for name in given.names}
     if "value" not in folded or not folded.keys() <= _RESERVED.keys() | _ELSEWHERE.keys():
         return False
@@ -146,7 +148,7 @@ def _is_plain(given: pa.Schema) -> bool:
 
 
 def _bent(name: str, column: pa.Array, wanted: pa.DataType | None) -> pa.Array:
-    """The same values in the type that is wanted, where Spark has no such type, or another zone's name for it."""
+    """Return the values in the wanted type, where Spark lacks it or names its time zone differently."""
     if wanted is None or column.type == wanted:
         return column
     given = column.type
@@ -161,7 +163,7 @@ def _bent(name: str, column: pa.Array, wanted: pa.DataType | None) -> pa.Array:
 
 
 def _bends(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether Spark had to use a type of more values, or says the same in other words; a cast finds out the rest."""
+    """Whether Spark had to use a wider or equivalent type; the cast checks the values."""
     if _t.is_timestamp(given) and _t.is_timestamp(wanted):
         return (given.tz is None) == (wanted.tz is None)
     if _t.is_unsigned_integer(wanted):
@@ -174,7 +176,7 @@ def _bends(given: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _headers_of(column: pa.Array) -> pa.Array:
-    """Kafka's list of structs as a map."""
+    """Convert Kafka's list of structs to a map."""
     entries = column.flatten()
     kind = entries.type
     if not _t.is_struct(kind) or [kind.field(i).name for i in range(kind.num_fields)] != ["key", "value"]:

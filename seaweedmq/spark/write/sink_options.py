@@ -1,4 +1,4 @@
-"""The options of ``df.write.format("seaweedmq")`` and ``df.writeStream``, checked before anything is written."""
+"""Options of ``df.write.format("seaweedmq")`` and ``df.writeStream``, checked before anything is written."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,30 +13,30 @@ _REQUIRED = (("bootstrap", "127.0.0.1:17777"), ("storage", "/mnt/shared/mq"), ("
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """What the user asked for."""
+    """The options of a write."""
 
     bootstrap: tuple[str, ...]
-    """``host:port`` of brokers."""
+    """Addresses of brokers, ``host:port``."""
     storage: str
-    """Root URI: the one that the brokers were started with."""
+    """Root URI of the storage that the brokers use."""
     topic: TopicName
     key: str | None = None
-    """Column that keys are taken from; None: ``key`` or ``_key``, if there is one."""
+    """Column that supplies keys; None for ``key`` or ``_key``, if it exists."""
     timestamp: str | None = None
-    """Column that timestamps are taken from; None: ``timestamp`` or ``_timestamp``, if there is one."""
+    """Column that supplies timestamps; None for ``timestamp`` or ``_timestamp``, if it exists."""
     repeat_unknown: bool = False
     """Whether rows are published again if it is no longer known whether they were committed."""
     checkpoint: str = ""
     """Location of the query's checkpoint if the query names one; otherwise ""."""
     write_id: str | None = None
-    """What a single write is staged under; None: an id of its own."""
+    """Id under which a single write is staged; None for a random one."""
 
 
 def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """Read the options; their names are case-insensitive, as everywhere in Spark.
+    """Parse the options of a write; their names are case-insensitive, as in Spark.
 
     Raises:
-        InvalidArgument: unknown or missing option, or a value that breaks its rule.
+        InvalidArgument: If an option is unknown or missing, or a value breaks its rule.
     """
     options = check_names(given, SparkApi.WRITE)
     for name, example in _REQUIRED:

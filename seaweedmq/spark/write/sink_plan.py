@@ -1,6 +1,6 @@
-"""What is found out in the driver before anything is written: is it the right storage, do the columns fit the topic.
+"""Checks in the driver before a write: the storage is the cluster's, and the columns fit the topic.
 
-Tasks get a :class:`SinkPlan`; they find the storage and nothing else.
+Tasks get a :class:`SinkPlan`; they use the storage and nothing else.
 """
 
 import asyncio
@@ -30,34 +30,38 @@ from seaweedmq.storage.store.files import open_store
 T = TypeVar("T")
 
 PASSING_S = 5.0
-"""A topic may be a moment older than its document in the storage, and between two segments for a moment."""
+"""Retry time in seconds: a topic may be slightly newer than its document in the storage, or in a transition."""
 _PAUSE_S = 0.02, 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkPlan:
-    """What tasks need to know."""
+    """The data that tasks need."""
 
     root: Path
     topic: TopicName
     topic_uid: int
     ring: KeyRange
     ranges: tuple[KeyRange, ...]
-    """Of the segments that were open then: frames are made for them."""
+    """Slot ranges of the segments that were open at planning time; each frame is built for one."""
     frame_bytes_max: int
-    """Limit of one frame at the brokers: a row that is larger is rejected before anything is published."""
+    """Limit of one frame at the brokers, in bytes; a larger row is rejected before anything is published."""
     columns: SinkColumns
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run it to its end, in a process of Spark's that has no loop."""
+    """Run a coroutine to its end, in a Spark process that has no loop."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(work)
 
 
 @asynccontextmanager
 async def connected(options: SinkOptions) -> AsyncIterator[Cluster]:
-    """The cluster. Raises Unavailable: no broker answers in time; names each and why."""
+    """Yield a connected cluster.
+
+    Raises:
+        Unavailable: If no broker answers in time; the message names each with its reason.
+    """
     cluster = Cluster(options.bootstrap, grpc_dialer(), system_environment(), ClientConfig())
     try:
         await cluster.connect()
@@ -67,14 +71,16 @@ async def connected(options: SinkOptions) -> AsyncIterator[Cluster]:
 
 
 async def plan_sink(options: SinkOptions, given: pa.Schema) -> SinkPlan:
-    """Look at the topic, and give it the schema of the DataFrame if it is to have one.
+    """Check the topic, and give it the DataFrame's schema if it is to adopt one.
 
     Args:
-        given: the DataFrame's.
+        options: Options of the write.
+        given: Columns of the DataFrame.
 
     Raises:
-        InvalidArgument: the columns do not fit the topic, or the storage is not the cluster's.
-        NotFound: no such topic. Unavailable: no broker answers.
+        InvalidArgument: If the columns do not fit the topic, or the storage is not the cluster's.
+        NotFound: If no such topic exists.
+        Unavailable: If no broker answers.
     """
     async with connected(options) as cluster:
         described = await cluster.describe(options.topic, OPEN)
@@ -96,14 +102,14 @@ async def plan_sink(options: SinkOptions, given: pa.Schema) -> SinkPlan:
 
 
 async def check_storage(options: SinkOptions, described: TopicDescription) -> Path:
-    """The root of the storage, which is the one of this topic.
+    """Return the root of the storage, after checking that it is the topic's.
 
     Raises:
-        InvalidArgument: it is another cluster's, or none.
+        InvalidArgument: If the storage is another cluster's or does not exist.
     """
     root = open_store(options.storage).root
     if not root.is_dir():
-        raise InvalidArgument(f"storage {root} is not a directory: give the root that the brokers were started with")
+        raise InvalidArgument(f"storage {root} is not a directory: give the root that the brokers use")
     where = ", ".join(options.bootstrap)
     try:
         found = await again(lambda: asyncio.to_thread(topic_in_storage, root, options.topic), NotFound)
@@ -111,20 +117,23 @@ async def check_storage(options: SinkOptions, described: TopicDescription) -> Pa
         raise InvalidArgument(f"{error}; the cluster at {where} has the topic, in another storage") from None
     if found.uid != described.topic.uid:
         raise InvalidArgument(
-            f"storage {root} holds another topic {options.topic} than the cluster at {where}: give the root that these "
-            "brokers were started with"
+            f"storage {root} holds another topic {options.topic} than the cluster at {where}: give the root that its "
+            "brokers use"
         )
     return root
 
 
 def open_ranges(described: TopicDescription) -> tuple[KeyRange, ...]:
-    """Slots of the open segments; all in one where they do not cover the ring, as a cluster shows only in passing."""
+    """Return the slot ranges of the open segments.
+
+    Returns the whole ring as one range if they do not cover it, which happens briefly during a transition.
+    """
     ranges = tuple(sorted(segment.slots for segment in described.segments if segment.is_open))
     return ranges if covers_ring(ranges, described.topic.ring) else (described.topic.ring,)
 
 
 async def again(look: Callable[[], Awaitable[T]], on: type[SeaweedMQError]) -> T:
-    """Look until it succeeds, for some seconds: what is there a moment later at most is no error."""
+    """Call ``look`` until it succeeds, for up to ``PASSING_S``, since the error may be momentary."""
     async for attempt in retrying(backoff(system_environment().rng, *_PAUSE_S), on=on, stop=after_s(PASSING_S)):
         with attempt:
             return await look()

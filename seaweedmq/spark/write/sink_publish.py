@@ -1,4 +1,4 @@
-"""What the driver does with what its tasks have staged: one manifest, whose rows are then published, once."""
+"""Publication of what tasks have staged: the driver writes one manifest and publishes its rows exactly once."""
 
 import logging
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from seaweedmq.storage.store.files import open_store
 log = logging.getLogger(__name__)
 
 _BATCHES_MAX = 2**32
-"""Epochs of producers end there."""
+"""Limit of batch numbers: producer epochs end there."""
 
 
 async def publish_staged(
@@ -40,19 +40,22 @@ async def publish_staged(
     *,
     is_last: bool = False,
 ) -> int:
-    """Publish a batch, or what is left to do of it; return its rows, or 0 if it was published before.
+    """Publish a batch, or the rest of it, and return its number of rows; 0 if it was already published.
 
     Args:
-        files: as tasks have staged them for this batch, in the order of the rows.
-        topic_uid: of the topic that they were staged for.
-        is_last: the sink comes never again, so that no mark is left of what it has done.
+        options: Options of the write.
+        sink_id: Identity of the sink.
+        number: Number of the batch.
+        files: Files that tasks staged for this batch, in the order of the rows.
+        topic_uid: Uid of the topic that the files were staged for.
+        is_last: Whether the sink has no further batches, so no completion mark is written.
 
     Raises:
-        NotFound: the topic was deleted, or created again since the batch was staged.
-        InvalidArgument: the storage is not the cluster's.
-        InvalidArgument: the batch is another one than that of its number which was published: see ``check_repeat``.
-        OutOfRange: nobody can tell any more what of the batch is stored: see the option ``repeatUnknown``.
-        SeaweedMQError: a broker refuses, or the storage, or nothing was acknowledged in time.
+        NotFound: If the topic was deleted, or recreated since the batch was staged.
+        InvalidArgument: If the storage is not the cluster's, or if the batch differs from the one that was published
+            under its number (``check_repeat``).
+        OutOfRange: If it is no longer known which rows of the batch are stored; see the option ``repeatUnknown``.
+        SeaweedMQError: If a broker or the storage rejects a call, or nothing was acknowledged in time.
     """
     if not 0 <= number < _BATCHES_MAX:
         raise InvalidArgument(f"batch {number} of {sink_id}: a sink has batches from 0 to {_BATCHES_MAX - 1}")
@@ -83,7 +86,7 @@ async def publish_staged(
             is_resumed = manifest != mine
         batch.discard(names - {file.name for file in manifest.files})
         search = None
-        if is_resumed:  # however young it seems: a clock that was set back since would make an old one young
+        if is_resumed:  # regardless of its age: a clock set back since would make an old batch seem young
             search = partial(_search, root, described.topic, manifest, batch.begun_us(), options.repeat_unknown)
         await _publish(cluster, described.topic, manifest, batch, search)
         ranges = () if is_last else await _ranges_now(cluster, options, manifest)
@@ -93,18 +96,24 @@ async def publish_staged(
 
 
 async def _ranges_now(cluster: Cluster, options: SinkOptions, manifest: Manifest) -> tuple[KeyRange, ...]:
-    """What the next batch is best staged for: no reason to call this one failed."""
+    """Return the slot ranges for the next batch; an error here does not fail this batch."""
     try:
         return open_ranges(await cluster.describe(options.topic, OPEN))
     except SeaweedMQError as error:
-        log.warning("%s: the next batch is staged for the segments of the one before: %s", options.topic, error)
+        log.warning(
+            "segments not updated: %s, the next batch is staged for those of the previous one: %s", options.topic, error
+        )
         return tuple(root.slots for root in manifest.roots)
 
 
 async def _manifest(
     cluster: Cluster, sink_id: str, number: int, files: Sequence[StagedFile], topic_uid: int, options: SinkOptions
 ) -> Manifest:
-    """Raises Unavailable: the open segments do not cover the ring, which a cluster shows only in passing."""
+    """Return the manifest of a new batch.
+
+    Raises:
+        Unavailable: If the open segments do not cover the ring, which happens briefly during a transition.
+    """
     described = await cluster.describe(options.topic, OPEN, uid=topic_uid)
     topic = described.topic
     roots = tuple(place_of(segment) for segment in described.segments if segment.is_open)
@@ -122,21 +131,24 @@ async def _manifest(
 
 
 def check_repeat(number: int, checkpoint: str, last: int, last_checkpoint: str) -> None:
-    """A batch that was published, or is to be, comes again: make sure that its rows are the same. Spark repeats the
-    last batch of a query, after a crash; what comes again otherwise is of a checkpoint that is not this query's alone.
+    """Check that a batch that is published again has the same rows.
+
+    Spark repeats the last batch of a query after a crash. Any other repeat comes from a checkpoint that is not this
+    query's alone.
 
     Args:
-        number: of the batch.
-        checkpoint: where its query keeps its checkpoint; "" if that is not known.
-        last, last_checkpoint: the same of the last batch that the sink knows of.
+        number: Number of the batch.
+        checkpoint: Location of its query's checkpoint; "" if unknown.
+        last: Number of the last batch that the sink knows.
+        last_checkpoint: Location of that batch's checkpoint; "" if unknown.
 
     Raises:
-        InvalidArgument: they may be others, and to drop them would lose them.
+        InvalidArgument: If the rows may differ, so that dropping them would lose them.
     """
     if number < last:
-        why = f"batches up to {last} of its query are published"
+        why = f"batches up to {last} of the query are published"
     elif checkpoint and last_checkpoint and checkpoint != last_checkpoint:
-        why = f"a query with the checkpoint {last_checkpoint} has written a batch of that number"
+        why = f"a query with the checkpoint {last_checkpoint} wrote a batch with this number"
     else:
         return
     raise InvalidArgument(
@@ -147,7 +159,7 @@ def check_repeat(number: int, checkpoint: str, last: int, last_checkpoint: str) 
 
 
 def producer_of(sink_id: str, topic: Topic) -> int:
-    """The id under which a sink publishes to a topic: always the same."""
+    """Return the producer id under which a sink always publishes to a topic."""
     identity = f"{sink_id}/{topic.name}/{topic.uid}".encode()
     return int(xxh3_64_intdigest(identity)) >> 2 | NATIVE_PRODUCER_BIT
 
@@ -179,7 +191,11 @@ def _search(
     segment: Segment,
     reached: SegmentProgress,
 ) -> int:
-    """What the files say of a segment that does not know the producer. Raises OutOfRange."""
+    """Return what the files show of a segment that does not know the producer.
+
+    Raises:
+        OutOfRange: If the files no longer show it.
+    """
     try:
         return stored_sequence(
             root,
@@ -194,7 +210,7 @@ def _search(
         if repeat_unknown:
             return reached.sequence
         raise OutOfRange(
-            f"batch {manifest.batch} was begun and not finished, longer ago than brokers remember who published: "
-            f"{error}. To go on, start the query once with the option repeatUnknown=true: rows that are not known to "
-            "be stored are published then, and up to so many may be there twice"
+            f"batch {manifest.batch} was begun longer ago than brokers keep producer state, and not finished: "
+            f"{error}. To continue, start the query once with the option repeatUnknown=true: it publishes the rows "
+            "that are not known to be stored, and may duplicate up to that many"
         ) from None

@@ -1,4 +1,4 @@
-"""A task's rows on their way into the shared storage: batches of Spark's in, frames for each segment out."""
+"""Stager of a task's rows: takes Spark's batches and writes frames for each segment to shared storage."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -20,23 +20,23 @@ from seaweedmq.spark.write.sink_columns import SinkColumns
 from seaweedmq.storage.staging import StagingFile
 
 FRAME_BYTES: Final = 1 * MIB
-"""A frame aims for: what publishers aim for."""
+"""Target size of a frame in bytes, the same as publishers'."""
 
 
 class _Nobody:
-    """Waits for no row: those of a task are settled by the driver."""
+    """A receiver of no results: the driver settles a task's rows."""
 
     deadline_s = 0.0
 
     def acked(self, positions: Positions, segment: int, base_offset: int | None) -> None:
-        raise AssertionError("nothing is published by a task")
+        raise AssertionError("a task publishes nothing")
 
     def failed(self, positions: Positions, error: SeaweedMQError) -> None:
-        raise AssertionError("nothing is published by a task")
+        raise AssertionError("a task publishes nothing")
 
 
 class Stager:
-    """Rows of one task, gathered until they make good frames. Memory is bounded by some frames for each segment."""
+    """The rows of one task, gathered into large frames. Memory is bounded by some frames for each segment."""
 
     def __init__(
         self,
@@ -63,7 +63,8 @@ class Stager:
         """Stage every row.
 
         Raises:
-            InvalidArgument: If a row does not fit the topic, names the column. If a row is larger than brokers take.
+            InvalidArgument: If a row does not fit the topic, which names the column, or exceeds the brokers' frame
+                limit.
         """
         for batch in batches:
             fitted, flags = self._columns.fit(batch)

@@ -1,4 +1,4 @@
-"""Verification of a topic: its tables are sound, its logs say the same, and no offset is missing."""
+"""Verification of a topic: its tables are sound, its logs agree with them, and no offset is missing."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -15,37 +15,46 @@ from seaweedmq.storage.jobs.run import Progress, Run, no_progress, one_after_ano
 from seaweedmq.storage.snapshot import TopicSnapshot, read_snapshot
 
 ROUNDS_MAX = 3
-"""Listings made anew for tables that were merged before they were looked at."""
+"""Limit of the listings; a further one is made if tables were merged before they were read."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Verified:
-    """What a verification came to."""
+    """The result of a verification."""
 
     topic: TopicName
     tables: int = 0
     records: int = 0
-    """Of the tables."""
+    """Number of records of the tables."""
     compared: int = 0
-    """Records found in a log as well, once for each log."""
+    """Number of records that a log also holds, counted once per log."""
     differences: list[Difference] = field(default_factory=list)
-    """By file; of each the first."""
+    """First difference of each file, ordered by path."""
 
     @property
     def is_sound(self) -> bool:
+        """Whether the verification found no difference."""
         return not self.differences
 
 
 def verify_topic(
     root: Path, name: TopicName, *, progress: Progress = no_progress, run: Run = one_after_another
 ) -> Verified:
-    """Read all tables of a topic through and compare them with the log files that are there. Nothing is changed.
+    """Read all tables of a topic and compare them with the existing log files, without any change.
 
-    What is in files at the call is looked at; brokers may go on, and tables may be merged meanwhile.
+    The call verifies the records that are in files at its start. Brokers may write and tables may be merged meanwhile.
+
+    Args:
+        root: Root of the storage.
+        name: Topic.
+        progress: Called with the bytes done and in all.
+        run: Runs the parts.
 
     Raises:
-        InvalidArgument: there is no such directory. NotFound: no such topic. Corrupt: its documents are damaged.
-        StorageFailed: the directory refused.
+        InvalidArgument: If ``root`` is not a directory.
+        NotFound: If there is no such topic.
+        Corrupt: If a document of the topic is damaged.
+        StorageFailed: If the storage cannot be read.
     """
     snapshot = read_snapshot(root, name)
     found = Verified(topic=name)
@@ -77,7 +86,7 @@ def verify_topic(
 
 
 def _parts(snapshot: TopicSnapshot) -> tuple[list[VerifyPart], list[Difference]]:
-    """Return the parts to read, and the differences that names of files show: offsets that are in no file."""
+    """Return the parts to read, and the differences that file names show: offsets that are in no file."""
     files: defaultdict[int, list[SegmentFile]] = defaultdict(list)
     for file in snapshot.files:
         files[file.segment].append(file)

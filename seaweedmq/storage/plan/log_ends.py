@@ -1,6 +1,6 @@
-"""How far the logs of an open segment reach, found by their frames' headers: in the driver, while a read is planned.
+"""End offsets of an open segment's log files, found from frame headers while the driver plans a read.
 
-What is not read then is asked for of no executor: an empty tail costs no task.
+Planning them here spares executors a task for an empty log file.
 """
 
 from collections import deque
@@ -18,23 +18,28 @@ from seaweedmq.storage.snapshot import TopicSnapshot
 from seaweedmq.storage.store.file_handles import open_input
 
 _READ_BYTES = 16 * KIB
-"""At once: mostly headers are looked at, and of large frames nothing else is read."""
+"""Bytes per read: the scan reads mostly headers, and skips the payloads of large frames."""
 _VERIFIED_BYTES = 64 * MIB
-"""At the end of a log, payloads too: after power loss what was not fsynced may have holes, and the log ends there."""
+"""Bytes at the end of a log file whose payloads are verified as well.
+
+After power loss, unflushed data may have holes; the log file ends at the first one.
+"""
 _ALL = 2**63 - 1
 
 
 def end_in_files(root: Path, snapshot: TopicSnapshot, segment_id: int) -> int | None:
-    """Where the files of a segment end, tables and logs; None if there are none. Only the last files are looked at:
-    what is missing before them is told by whoever reads it.
+    """Return the end of a segment's files, tables and logs; None if it has no files.
+
+    Reads only the last files. The reader of earlier files reports what is missing there.
 
     Raises:
-        NotFound, Corrupt: as :func:`end_of_logs`.
+        NotFound: If a log file was deleted meanwhile.
+        Corrupt: If a file is damaged otherwise than by a torn tail.
     """
     limit = snapshot.segment(segment_id).end_offset
     mine = {f.base_offset for f in snapshot.files if f.segment == segment_id}
     bases = sorted(base for base in mine if limit is None or base < limit)
-    # From the last but one on: it says whether the last one goes on where what is before it ends.
+    # From the last but one: it shows whether the last file continues where the previous one ends.
     pieces = snapshot.plan(segment_id, bases[-2:][0], missing=[]) if bases else ()
     if not pieces:
         return None
@@ -45,11 +50,14 @@ def end_in_files(root: Path, snapshot: TopicSnapshot, segment_id: int) -> int | 
 
 
 def end_of_logs(root: Path, topic: Topic, piece: SnapshotPiece) -> int:
-    """The end of what the piece's logs hold without gap from its start on; its start if they hold nothing of it.
+    """Return the end of the contiguous offsets that the piece's log files hold from its start.
+
+    Returns:
+        The end offset; the start of the piece if its log files hold none of it.
 
     Raises:
-        NotFound: a log was deleted meanwhile.
-        Corrupt: damage that is not a torn tail.
+        NotFound: If a log file was deleted meanwhile.
+        Corrupt: If a file is damaged otherwise than by a torn tail.
     """
     position = piece.start_offset
     for file in piece.files:
@@ -63,7 +71,7 @@ def end_of_logs(root: Path, topic: Topic, piece: SnapshotPiece) -> int:
 def _end_of(root: Path, topic: Topic, file: SegmentFile, limit: int | None) -> int:
     with closing(open_input(root, file)) as source:
         marks: deque[Mark | None] = deque([None])
-        """Where the second walk may begin; None: at the start of the file."""
+        """Positions where the second pass may begin; None is the start of the file."""
         scanner = LogScanner(topic, file, skip_below=_ALL, read_bytes=_READ_BYTES)
         while (wanted := scanner.wants()) is not None:
             _feed(scanner, source, file, *wanted)
@@ -85,5 +93,5 @@ def _end_of(root: Path, topic: Topic, file: SegmentFile, limit: int | None) -> i
 
 def _feed(scanner: LogScanner, source: BlockingInput, file: SegmentFile, position: int, length: int) -> None:
     source.seek(position)
-    # What was appended after the listing is not part of the snapshot.
+    # Data appended after the listing is not part of the snapshot.
     scanner.feed(source.read(max(0, min(length, file.size_bytes - position))))

@@ -1,5 +1,8 @@
-"""Offsets that a user named for a segment, held against where it ends. One number for all segments is clamped to each:
-that is how a limit is said. One that is named for a segment is meant, and rows that are missing would tell nobody."""
+"""Checks of offsets named for a segment against the end of that segment.
+
+One number for all segments is a limit, and is clamped to each segment. A number named for a segment is exact: without
+an error, missing rows would go unnoticed.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,18 +17,19 @@ from seaweedmq.storage.plan.window import ReadWindow
 from seaweedmq.storage.snapshot import TopicSnapshot, list_files
 
 _LISTINGS_MAX: Final = 3
-"""Of files of which one was gone when it was looked into."""
+"""Maximum number of listings, made again if a file disappears before it is read."""
 
 
 def refuse_beyond(window: ReadWindow, root: Path | None, snapshot: TopicSnapshot, known: BrokerOffsets | None) -> None:
-    """Raise if an offset is named beyond the end of its segment, as far as that is known.
+    """Raise if an offset is named beyond the end of its segment, as far as the end is known.
 
-    Without brokers the logs of open segments are looked into, of those alone that are named.
+    Without brokers, the log files of the named open segments are read, and no others.
 
     Raises:
-        InvalidArgument: there is no such segment.
-        OutOfRange: an offset lies beyond the end.
-        Corrupt, StorageFailed: the logs can not be looked into.
+        InvalidArgument: If no such segment exists.
+        OutOfRange: If an offset lies beyond the end.
+        Corrupt: If a log file is damaged.
+        StorageFailed: If a log file cannot be read.
     """
     ends: dict[int, tuple[int, str] | None] = {}
     for option, number, offset in _named(window):
@@ -34,15 +38,15 @@ def refuse_beyond(window: ReadWindow, root: Path | None, snapshot: TopicSnapshot
             ends[number] = _end(root, snapshot, segment, known)
         end = ends[number]
         if end is not None and offset > end[0]:
-            more = "" if segment.end_offset is not None or known is not None else ", or 'bootstrap' to ask brokers, too"
+            more = "" if segment.end_offset is not None or known is not None else ", or 'bootstrap' to query brokers"
             raise OutOfRange(
-                f"option {option!r} asks for offset {offset} of {segment}, which {end[1]} {end[0]}: give that or a "
-                f"lower one{more}, or set failOnDataLoss to false to read what is there"
+                f"option {option!r} is offset {offset} of {segment}, which {end[1]} {end[0]}: give that or a "
+                f"lower one{more}, or set failOnDataLoss to false to read what exists"
             )
 
 
 def _named(window: ReadWindow) -> Iterator[tuple[str, int, int]]:
-    """Option, segment and offset; words are none."""
+    """Yield option, segment and offset of each named number, but not of ``earliest`` and ``latest``."""
     for option, offsets in (("startingOffsets", window.starting), ("endingOffsets", window.ending)):
         for number, offset in offsets.by_segment.items():
             if offset is not None and offset >= 0:
@@ -52,7 +56,7 @@ def _named(window: ReadWindow) -> Iterator[tuple[str, int, int]]:
 def _end(
     root: Path | None, snapshot: TopicSnapshot, segment: Segment, known: BrokerOffsets | None
 ) -> tuple[int, str] | None:
-    """Where the segment ends, and in what way; None: nobody knows."""
+    """Return the end of the segment and the words that describe it; None if the end is unknown."""
     if segment.end_offset is not None:
         return segment.end_offset, "ends at"
     if known is not None:

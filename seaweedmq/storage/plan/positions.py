@@ -1,4 +1,4 @@
-"""Offsets and times as users write them in options: the words, numbers and JSON that ``spark-sql-kafka`` takes, too."""
+"""Parsers of offsets and times in options, which also take the words, numbers and JSON of ``spark-sql-kafka``."""
 
 import json
 from collections.abc import Callable
@@ -14,19 +14,21 @@ _EARLIEST_WORDS = frozenset({"earliest", "-2"})
 _LATEST_WORDS = frozenset({"latest", "-1"})
 _SHOWN_MAX = 100
 _MISTAKABLE = {9: "seconds", 10: "seconds", 12: "milliseconds", 13: "milliseconds"}
-"""Digits of a number of these since 1970 that is a day of ours, while as microseconds it is one of early 1970."""
+"""Number of digits -> the likely unit, of numbers that are a current date in that unit.
+
+As microseconds since 1970, such numbers are a time early in 1970.
+"""
 _US_OF = {"seconds": 1_000_000, "milliseconds": 1_000}
 
 
 def parse_offsets(option: str, text: str, topic: TopicName, *, absent: int | None) -> Offsets:
-    """``earliest``, ``latest``, an offset, or JSON by segment (-2: earliest, -1: latest), which may stand under the
-    topic's name as in Kafka's ``{"orders": {"0": 5}}``.
+    """Parse ``earliest``, ``latest``, an offset, or JSON by segment.
 
-    Args:
-        absent: the value for segments that JSON does not name: EARLIEST, or None for latest.
+    In JSON, -2 is earliest and -1 is latest. The JSON may be nested under the topic's name, as in Kafka's ``{"orders":
+    {"0": 5}}``. Segments that JSON does not name get ``absent``: EARLIEST, or None for latest.
 
     Raises:
-        InvalidArgument: something else.
+        InvalidArgument: If the text is anything else.
     """
     rule = (
         f"option {option!r} is {text[:_SHOWN_MAX]!r}: give earliest, latest, an offset from 0, or JSON like "
@@ -41,11 +43,16 @@ def parse_offsets(option: str, text: str, topic: TopicName, *, absent: int | Non
 
 
 def check_order(what: str, starting: Offsets, ending: Offsets, *, unit: int = 1) -> None:
-    """Raise InvalidArgument if a segment would end before it begins: whatever it holds, that is no row.
+    """Raise if a segment would end before it begins, which would always be an empty result.
 
     Args:
-        what: the names of both options begin with ``starting`` and ``ending``, and end so.
-        unit: how many of what they were parsed to a user calls one.
+        what: Common suffix of both option names, after ``starting`` and ``ending``.
+        starting: Starts as parsed.
+        ending: Ends as parsed.
+        unit: Number of parsed units in one unit of the option, for the message.
+
+    Raises:
+        InvalidArgument: If an end lies before its start.
     """
     for number in (None, *sorted(starting.by_segment.keys() | ending.by_segment.keys())):
         start, end = (o.default if number is None else o.of(number) for o in (starting, ending))
@@ -55,21 +62,20 @@ def check_order(what: str, starting: Offsets, ending: Offsets, *, unit: int = 1)
 
 
 def backwards(what: str, start: object, end: object) -> InvalidArgument:
-    """The error of options that ask for an end before the start."""
+    """Return the error for options whose end lies before the start."""
     return InvalidArgument(
-        f"options 'starting{what}' and 'ending{what}' say {start} and {end}: the end, which is not read any more, lies "
-        "before the start; give a higher one"
+        f"options 'starting{what}' and 'ending{what}' are {start} and {end}, and the exclusive end lies "
+        "before the start: give a higher end"
     )
 
 
 def parse_times(option: str, text: str, topic: TopicName, *, absent: int | None) -> Offsets:
-    """Milliseconds since 1970 UTC, one for all segments or JSON by segment; as microseconds.
+    """Parse milliseconds since 1970 UTC, one number or JSON by segment, into microseconds.
 
-    Args:
-        absent: as in :func:`parse_offsets`.
+    Segments that JSON does not name get ``absent``, as in :func:`parse_offsets`.
 
     Raises:
-        InvalidArgument: something else.
+        InvalidArgument: If the text is anything else.
     """
     rule = (
         f"option {option!r} is {text[:_SHOWN_MAX]!r}: give milliseconds since 1970, or JSON of them by segment like "
@@ -82,11 +88,11 @@ def parse_times(option: str, text: str, topic: TopicName, *, absent: int | None)
 
 
 def parse_timestamp(option: str, text: str | None) -> int | None:
-    """ISO 8601, UTC unless it says otherwise, or microseconds since 1970; as microseconds.
+    """Parse ISO 8601 (UTC without an offset) or microseconds since 1970 into microseconds.
 
     Raises:
-        InvalidArgument: something else, or a number that is likely to be of seconds, or of milliseconds as in Spark's
-            source for Kafka.
+        InvalidArgument: If the text is anything else, or a number that is probably seconds, or milliseconds as in
+            Spark's Kafka source.
     """
     if text is None:
         return None
@@ -100,21 +106,21 @@ def parse_timestamp(option: str, text: str | None) -> int | None:
         moment = datetime.fromisoformat(stripped)
     except ValueError:
         raise InvalidArgument(
-            f"option {option!r} is {text[:_SHOWN_MAX]!r}: give ISO 8601 like 2026-01-31T12:00:00Z (UTC unless it says "
-            "otherwise), or microseconds since 1970"
+            f"option {option!r} is {text[:_SHOWN_MAX]!r}: give ISO 8601 like 2026-01-31T12:00:00Z (UTC unless it has "
+            "an offset), or microseconds since 1970"
         ) from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return us_of(moment)
 
 
 def _refuse_mistakable(option: str, number: int) -> None:
-    """A number in another unit would be taken for a moment of 1970, and everything, or nothing, be read."""
+    """Raise for a number in another unit: it would mean a time in 1970, and read everything or nothing."""
     unit = _MISTAKABLE.get(len(str(abs(number))))
     if unit is not None:
         as_us, as_unit = (moment_text(us) for us in (number, number * _US_OF[unit]))
         raise InvalidArgument(
-            f"option {option!r} is {number}: numbers are microseconds since 1970, so that this is {as_us}, and as "
-            f"{unit} it would be {as_unit}; give microseconds, or the time that is meant in ISO 8601"
+            f"option {option!r} is {number}: numbers are microseconds since 1970, so this is {as_us}, and as "
+            f"{unit} it would be {as_unit}; give microseconds, or the time in ISO 8601"
         )
 
 
@@ -128,7 +134,7 @@ def _by_segment(
     if len(named) == 1 and isinstance(next(iter(named.values())), dict):
         (of, named) = next(iter(named.items()))
         if of not in (str(topic), topic.name):
-            raise InvalidArgument(f"{rule} (topic {of!r} is not the one that is read, {topic})")
+            raise InvalidArgument(f"{rule} (topic {of!r} is not the topic to read, {topic})")
     found = {}
     for segment, value in named.items():
         if not (segment.isascii() and segment.isdigit()) or isinstance(value, bool) or not isinstance(value, int | str):

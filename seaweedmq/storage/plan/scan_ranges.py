@@ -1,4 +1,4 @@
-"""Which offsets a read has, and where each stretch of them is found: in files, or with the brokers. Pure."""
+"""Planner of scan ranges: the offsets of a read, divided between files and brokers. Pure."""
 
 import logging
 from collections.abc import Mapping
@@ -17,27 +17,27 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerOffsets:
-    """What brokers told of the segments at the moment of the call."""
+    """The segments' offsets as brokers report them at one moment."""
 
     begins: Mapping[int, int]
-    """Earliest offset that retention has left."""
+    """Earliest retained offset of each segment."""
     ends: Mapping[int, int]
-    """What lies below is committed, and nothing above is read."""
+    """First uncommitted offset of each segment; nothing from there on is read."""
     is_all: bool = False
-    """No files are looked at: brokers give everything."""
+    """Whether brokers serve all records, and no files are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRange:
-    """Offsets ``[start_offset, end_offset)`` of a segment, committed, which were in no file when this was planned."""
+    """Committed offsets ``[start_offset, end_offset)`` of a segment that were in no file at planning time."""
 
     segment: int
     start_offset: int
     end_offset: int
     from_earliest: bool = False
-    """It begins where retention left it, at ``start_offset`` or above."""
+    """Whether the range begins at the earliest retained offset, ``start_offset`` or above."""
     size_bytes: int = 0
-    """Nobody knows: it is little, or there are no files."""
+    """Always 0: the size is unknown, and small unless there are no files."""
 
 
 ScanRange: TypeAlias = SnapshotPiece | BrokerRange
@@ -46,23 +46,27 @@ ScanRange: TypeAlias = SnapshotPiece | BrokerRange
 def plan_ranges(
     snapshot: TopicSnapshot, window: ReadWindow, known: BrokerOffsets | None = None, *, fail_on_data_loss: bool = True
 ) -> list[ScanRange]:
-    """What the window wants of the snapshot, each record once, in order within a segment.
+    """Return the scan ranges of a window, each record once, in order within a segment.
 
     Args:
-        known: with it, segments end where brokers say, and what no file shows of them is a ``BrokerRange``.
-        fail_on_data_loss: whether it is an error that retention removed offsets requested by number, or that
-            records are lost. Otherwise each gap is logged, and the plan continues behind it.
+        snapshot: Segments and files of the topic.
+        window: Requested offsets.
+        known: Ends of the segments, as brokers report them; what is in no file below them is a ``BrokerRange``.
+        fail_on_data_loss: Whether lost records, or offsets requested by number that retention removed, are an error;
+            otherwise each gap is logged, and the plan continues behind it.
 
     Raises:
-        InvalidArgument: offsets are given for a segment that does not exist.
-        OutOfRange: offsets that were asked for by number are gone.
-        DataLoss: records are lost.
+        InvalidArgument: If offsets are given for a segment that does not exist.
+        OutOfRange: If offsets requested by number were removed.
+        DataLoss: If records are lost.
     """
     for segment_id in (*window.starting.by_segment, *window.ending.by_segment):
         if fail_on_data_loss or segment_id not in snapshot.topic.pruned:
             snapshot.segment(segment_id)
     if window.ranges is not None and (gone := window.ranges.keys() - {s.id for s in snapshot.segments}):
-        raise OutOfRange(f"segments {sorted(gone)} of topic {snapshot.topic.name} are gone since the read was planned")
+        raise OutOfRange(
+            f"segments {sorted(gone)} of topic {snapshot.topic.name} were removed after the read was planned"
+        )
     pieces: list[ScanRange] = []
     for segment in snapshot.segments:
         for start, end in window.parts_of(segment):
@@ -81,7 +85,7 @@ def _pieces_of(
 ) -> list[ScanRange]:
     committed = None if known is None else known.ends.get(segment.id)
     if known is not None and committed is None:
-        return []  # it was opened after the call
+        return []  # opened after the call
     limit = min((e for e in (end, committed, segment.end_offset) if e is not None), default=None)
     if limit is not None and limit <= start:
         return []
@@ -89,7 +93,9 @@ def _pieces_of(
     gaps: list[range] = []
     files = () if is_all else snapshot.plan(segment.id, start, limit, missing=None if fail_on_data_loss else gaps)
     for gap in gaps:
-        log.warning("%s; skipped, as failOnDataLoss says", loss_text(snapshot.topic, segment.id, gap.start, gap.stop))
+        log.warning(
+            "%s; skipped, since failOnDataLoss is false", loss_text(snapshot.topic, segment.id, gap.start, gap.stop)
+        )
     pieces: list[ScanRange] = [*files]
     position = max(start, segment.start_offset)
     if files and files[-1].end_offset is not None:
@@ -98,7 +104,7 @@ def _pieces_of(
         position = max(position, known.begins.get(segment.id, 0), snapshot.topic.low_watermark(segment.slots))
     position = max((position, *(gap.stop for gap in gaps)))
     is_in_memory = known is not None and (known.is_all or segment.is_open or bool(files))
-    if is_in_memory and limit is not None and position < limit:  # of a sealed one all that is kept is in files
+    if is_in_memory and limit is not None and position < limit:  # a sealed segment is in files
         from_start = (
             window.starting.of(segment.id) == EARLIEST if window.ranges is None else start <= segment.start_offset
         )
@@ -118,7 +124,7 @@ def _refuse_loss(
     window: ReadWindow,
     fail_on_data_loss: bool,
 ) -> None:
-    """Raise if what was asked for by number does not begin where it should."""
+    """Raise if offsets requested by number do not begin where they should."""
     if not fail_on_data_loss:
         return
     if window.ranges is None:
@@ -133,13 +139,13 @@ def _refuse_loss(
     elif limit is not None and (segment.end_offset is not None or window.ranges is not None):
         found = None
     else:
-        return  # an open segment that is not as far yet
+        return  # an open segment that has not reached the start yet
     if found is not None and found <= due:
         return
-    kept = "nothing of it is kept" if found is None else f"the lowest that is kept is {found}"
+    kept = "none are left" if found is None else f"the lowest left is {found}"
     remedy = (
         "read again"
         if window.ranges is not None
-        else "begin there or at earliest, or set failOnDataLoss to false to begin at what is there"
+        else "begin there or at earliest, or set failOnDataLoss to false to begin at the lowest left"
     )
     raise OutOfRange(f"{segment}: offsets from {due} on were removed by retention, {kept}: {remedy}")

@@ -1,4 +1,4 @@
-"""Which offsets and timestamps a read wants: options and pushed filters, narrowed into one value."""
+"""Window of a read: requested offsets and timestamps, from options and pushed filters."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,18 +21,18 @@ from seaweedmq.model.ring import slot_of
 from seaweedmq.model.segment import Segment
 
 EARLIEST = -2
-"""In place of an offset: what retention kept, wherever that begins. As in Kafka's options."""
+"""Offset that stands for the earliest retained one, as in Kafka's options."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Whole numbers ``[lo, hi)``; None: no bound on that side."""
+    """An interval of whole numbers ``[lo, hi)``; None leaves that side unbounded."""
 
     lo: int | None = None
     hi: int | None = None
 
     def narrow(self, lo: int | None, hi: int | None) -> "Interval":
-        """What lies in both."""
+        """Return the intersection with ``[lo, hi)``."""
         return Interval(
             max((b for b in (self.lo, lo) if b is not None), default=None),
             min((b for b in (self.hi, hi) if b is not None), default=None),
@@ -48,40 +48,44 @@ class Interval:
 
     @property
     def is_bounded(self) -> bool:
+        """Whether the interval has a bound."""
         return self.lo is not None or self.hi is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offsets:
-    """One end of the offsets asked for: the same for all segments but those named."""
+    """The requested first or last offsets: one for all segments, except those named."""
 
     default: int | None
     """EARLIEST, or None for latest."""
     by_segment: Mapping[int, int | None] = field(default_factory=dict)
 
     def of(self, segment: int) -> int | None:
+        """Return the offset for a segment: EARLIEST, or None for latest."""
         return self.by_segment.get(segment, self.default)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadWindow:
-    """What to read. Starts are inclusive, ends exclusive. Timestamps are microseconds since 1970 UTC."""
+    """The records to read. Starts are inclusive, ends exclusive. Timestamps are microseconds since 1970 UTC."""
 
     starting: Offsets = Offsets(default=EARLIEST)
     ending: Offsets = Offsets(default=None)
     ranges: Mapping[int, tuple[tuple[int, int], ...]] | None = None
-    """By segment, the offsets that are read, and of no other segment any; None: all that the rest of this says."""
+    """Offset ranges to read by segment, and no other segments; None if the other attributes decide."""
     offsets: Interval = Interval()
-    """From pushed filters."""
+    """Bounds on offsets from pushed filters."""
     timestamps: Interval = Interval()
     segments: Interval = Interval()
     partitions: Interval = Interval()
     slots: frozenset[int] | None = None
-    """Of the keys asked for, in a whole ring; None: any. Keys of topics with partitions tell nothing: their clients put
-    them where they like, and partitions are added."""
+    """Slots of the requested keys, in a whole ring; None for any.
+
+    In topics with partitions, keys determine no slot: clients choose partitions freely, and partitions are added.
+    """
 
     def wants(self, segment: Segment) -> bool:
-        """Whether anything of the segment may be wanted."""
+        """Whether any record of the segment may match."""
         return (
             self.segments.contains(segment.id, segment.id)
             and self.partitions.contains(segment.slots.lo, segment.slots.lo)
@@ -89,7 +93,7 @@ class ReadWindow:
         )
 
     def parts_of(self, segment: Segment) -> tuple[tuple[int, int | None], ...]:
-        """As :meth:`of`, but there may be several."""
+        """Return the offset ranges requested of a segment; ranges from :meth:`of` or several planned ones."""
         if self.ranges is None:
             wanted = self.of(segment)
             return () if wanted is None else (wanted,)
@@ -101,7 +105,7 @@ class ReadWindow:
         return tuple(parts)
 
     def of(self, segment: Segment) -> tuple[int, int | None] | None:
-        """Offsets ``[start, end)`` wanted of a segment, the end None if it is what there is; None if there are none."""
+        """Return the offsets ``[start, end)`` requested of a segment, or None; an end of None is open."""
         start = self.starting.of(segment.id)
         if start is None or not self.wants(segment):
             return None
@@ -111,10 +115,9 @@ class ReadWindow:
         return None if interval.hi is not None and interval.hi <= interval.lo else (interval.lo, interval.hi)
 
     def narrowed(self, filters: Iterable[Filter], names: Mapping[str, str]) -> "ReadWindow":
-        """With comparisons of some columns to constants taken in; other filters change nothing.
+        """Return the window narrowed by comparisons of columns with constants; other filters change nothing.
 
-        Args:
-            names: column as Spark calls it -> ``offset``, ``timestamp``, ``segment``, ``partition`` or ``key``.
+        ``names`` maps a column's name in Spark to ``offset``, ``timestamp``, ``segment``, ``partition`` or ``key``.
         """
         window = self
         for found in filters:
@@ -142,7 +145,7 @@ class ReadWindow:
 
 
 def _bounds(found: Filter) -> tuple[int | None, int | None] | None:
-    """Every row that passes the filter has a value in these bounds; None if the filter says nothing we understand."""
+    """Return bounds that hold for every row that passes the filter; None if the filter is not understood."""
     if isinstance(found, In):
         values = [_number(v) for v in found.value]
         if not values or any(v is None for v in values):
@@ -168,7 +171,7 @@ def _number(value: Any) -> int | None:
 
 
 def _slots(found: Filter) -> frozenset[int] | None:
-    """Slots of the keys that pass; None if the filter does not name them."""
+    """Return the slots of the keys that pass; None if the filter does not name them."""
     if isinstance(found, EqualTo | EqualNullSafe):
         keys = (found.value,)
     elif isinstance(found, In):

@@ -1,8 +1,8 @@
-"""What the files say of a producer that brokers have forgotten: how far it got in one segment. Blocking.
+"""Lookup in files of a producer that brokers no longer know: its last sequence in one segment. Blocking.
 
-Log files name the producer of every frame, and at their beginning those who were remembered then; tables do neither.
-So what can be said ends where a log file is gone already, none that follows remembers the producer, and a table that
-was made since it began has the records: they may be the producer's, or others'.
+Log files name the producer of every frame, and their preambles the producers known at that time; tables do neither. The
+lookup is inconclusive if three conditions hold. A log file is deleted, no later preamble has the producer, and a table
+written since the producer began has the records: any producer may have sent them.
 """
 
 from collections.abc import Sequence
@@ -21,21 +21,20 @@ from seaweedmq.storage.store.faults import storage_failed
 from seaweedmq.storage.store.file_handles import open_input
 
 SLACK_US = 60_000_000
-"""Times of files are those of several machines."""
+"""Tolerance for file dates, which come from several machines; microseconds."""
 LISTINGS_MAX = 3
-"""A log file may become a table while it is looked at."""
+"""Limit of the listings: a log file may be converted to a table while it is read."""
 
 
 class _Found(NamedTuple):
-    """What one log file says."""
+    """The result of scanning one log file."""
 
     covers: tuple[int, int]
-    """Offsets that it was seen to hold."""
+    """Offsets [start, end) that the log holds."""
     sequence: int
-    """Behind the producer's last record in it, or before it; 0 if there is none."""
+    """Sequence after the producer's last record in the log or its preamble; 0 if there is none."""
     is_remembered: bool
-    """Whether it says at its beginning how far the producer was, be it in an earlier epoch: then no record before is
-    of any matter."""
+    """Whether the preamble has the producer, even in an earlier epoch, so that earlier records are irrelevant."""
 
 
 def stored_sequence(
@@ -48,17 +47,21 @@ def stored_sequence(
     sequence: int,
     offset: int,
 ) -> int:
-    """The sequence behind the producer's last record in the segment.
+    """Return the sequence after the producer's last record in the segment.
 
     Args:
-        producer: id and epoch.
-        since_us: it has published nothing before, by the clock of the storage; microseconds.
-        sequence, offset: of what is known to be stored: anything later has a higher sequence and is at the offset or
-            behind it. 0 and 0: nothing is known.
+        root: Root of the storage.
+        topic: Topic of the segment.
+        segment: Segment to search.
+        producer: Producer id and epoch.
+        since_us: Time before which the producer published nothing, by the storage's clock, in microseconds.
+        sequence: Sequence after the last record known to be stored; 0 if none is known.
+        offset: Offset after that record, at or above which any later record is; 0 if none is known.
 
     Raises:
-        OutOfRange: records that may be the producer's are in tables alone, which do not say whose they are.
-        Corrupt, StorageFailed: a file that would say it can not be read.
+        OutOfRange: If records that may be the producer's are only in tables, which do not name producers.
+        Corrupt: If a log file to search is damaged.
+        StorageFailed: If a log file to search cannot be read.
     """
     start = max(offset, segment.start_offset)
     for _ in range(LISTINGS_MAX):
@@ -78,16 +81,18 @@ def stored_sequence(
         if unseen is None:
             return sequence
         raise OutOfRange(
-            f"{segment}: what was published from offset {unseen[0]} to {unseen[1]} is in tables alone, which do not "
-            f"say who published it: nobody can tell whether rows of the batch from its row {sequence} for this segment "
-            "on are among them"
+            f"{segment}: data from offset {unseen[0]} to {unseen[1]} is in tables alone, which do not name "
+            f"producers: it is unknown whether they hold rows of the batch from its row {sequence} for this segment"
         )
-    raise OutOfRange(f"{segment}: its log files go while they are looked at; start again")
+    raise OutOfRange(f"{segment}: log files are deleted while they are read: retry")
 
 
 def _young(files: Sequence[SegmentFile], since_us: int) -> list[SegmentFile]:
-    """Return the files that may have been written since a moment. A segment is written in the order of its offsets: no
-    file is older than one that begins before it, though a clock that was set back dated it."""
+    """Return the files that may have been written since a time.
+
+    A segment is written in the order of its offsets, so a file is at least as recent as each earlier one. Its date may
+    be older, if a clock was set back.
+    """
     ordered = sorted(files, key=lambda f: f.base_offset)
     dated_us = accumulate((f.modified_us for f in ordered), max)
     return [f for f, us in zip(ordered, dated_us, strict=True) if us >= since_us]
@@ -117,7 +122,7 @@ def _scan(
 def _unseen(
     young: Sequence[SegmentFile], seen: Sequence[tuple[int, int]], start: int, end: int | None
 ) -> tuple[int, int] | None:
-    """The first offsets that young tables hold and no log that was seen."""
+    """Return the first offsets that young tables hold and no scanned log."""
     for table in sorted((f for f in young if f.kind is FileKind.TABLE), key=lambda f: f.base_offset):
         assert table.end_offset is not None
         at, stop = max(table.base_offset, start), table.end_offset if end is None else min(table.end_offset, end)

@@ -1,8 +1,8 @@
-"""The second name of a table, by which readers that have begun with it find it when it does not count any more.
+"""Retained links of tables, by which running queries find tables that are superseded or expired.
 
-It is a hard link, made before the first name, so that whoever sees a table can rely on it. Deleting a table takes the
-first name; the second one follows when its time is up. Where there are no links a table has one name, and a query that
-begins with it may end with an error.
+A retained link is a hard link in ``.kept``. It is created before the table's name, so that readers of the table can
+rely on it. Deleting a table removes its name; a sweep removes the link some time later. On a file system without hard
+links there is no retained link, and a query that has begun with the table may fail.
 """
 
 import contextlib
@@ -22,12 +22,18 @@ _TOLD_MAX = 100
 
 
 def retain(root: Path, temporary: Path, table: str) -> bool:
-    """Give a complete file the second name of ``table``, a path below ``root``, durably. One that is there already was
-    left by somebody who was killed before the first name came, or is of a table that was deleted: it is replaced.
-    False: there are no links here."""
+    """Create the retained link of a table for a complete file, durably; return False if hard links are unsupported.
+
+    An existing link is replaced. It is of a deleted table, or of a process that was killed before it named the table.
+
+    Args:
+        root: Root of the storage.
+        temporary: File of the table.
+        table: Path of the table below ``root``.
+    """
     kept = root / kept_path(table)
     folder = kept.parent
-    folder.mkdir(exist_ok=True)  # and not what is above it: that would bring back a topic that is deleted just now
+    folder.mkdir(exist_ok=True)  # not its parents: that would recreate the folder of a topic that is being deleted
     try:
         try:
             kept.hardlink_to(temporary)
@@ -41,8 +47,8 @@ def retain(root: Path, temporary: Path, table: str) -> bool:
         if root not in _told and len(_told) < _TOLD_MAX:
             _told.add(root)
             logger.warning(
-                "%s has no hard links (%s): tables that are replaced or expire are gone at once, also for queries that "
-                "have begun with them and must be started again",
+                "hard links unsupported: %s: %s; running queries fail if their tables are replaced or expire, "
+                "restart them",
                 root,
                 e.strerror,
             )
@@ -52,25 +58,32 @@ def retain(root: Path, temporary: Path, table: str) -> bool:
 
 
 def retain_table(root: Path, table: str) -> bool:
-    """Give a table that is there its second name, if it has none. False: there are no links here.
+    """Create the retained link of an existing table unless it has one; return False if hard links are unsupported.
 
     Raises:
-        NotFound: it is gone.
+        NotFound: If the table was deleted.
     """
     if (root / kept_path(table)).exists():
         return True
     try:
         return retain(root, root / table, table)
     except FileNotFoundError:
-        raise NotFound(f"{table} is gone") from None
+        raise NotFound(f"{table} was deleted") from None
 
 
 def sweep_retained(root: Path, topic: TopicName, kept_s: float, now_us: int | None = None) -> None:
-    """Remove second names of tables whose first one went ``kept_s`` ago, or never came, as when the process that made
-    them was killed in between. The inode, which changes with its names, is dated by the clock of the storage.
+    """Remove retained links of tables that were deleted ``kept_s`` ago.
+
+    A table that was never named, since its process was killed, counts from the creation of its link.
+
+    The storage's clock dates the inode, whose change time changes with its names.
 
     Args:
-        now_us: as ``SegmentStore.sweep``.
+        root: Root of the storage.
+        topic: Topic of the tables.
+        kept_s: Seconds for which a link outlives its table.
+        now_us: Upper bound of the current time in microseconds, as in ``SegmentStore.sweep``; None: the storage's
+        clock.
     """
     folder = root / table_dir(topic) / KEPT
     try:

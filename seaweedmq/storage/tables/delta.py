@@ -1,9 +1,9 @@
-"""``table/_delta_log`` of a topic: which of its tables count, for readers of Delta tables. Blocking.
+"""Delta log of a topic, ``table/_delta_log``: its live tables, for readers of Delta tables. Blocking.
 
-The names of tables are the truth for SeaweedMQ itself; the log is what is published of it for others. Bringing it in
-line is one commit that adds and removes, made only if nobody else made that version. Whatever was interrupted, the next
-call finishes. Tables are listed under the names that they keep for a while once they do not count any more, so that a
-reader which has begun, and travel back in time, find them. Neither ``deltalake`` nor Spark is needed.
+For SeaweedMQ, the names of tables are authoritative; the log publishes them to other readers. An update is one commit
+that adds and removes tables, made only if no other process made that version. The next call completes an interrupted
+update. The log lists tables by their retained links, so that running readers and time travel find replaced tables for a
+while. It needs neither ``deltalake`` nor Spark.
 """
 
 import errno
@@ -53,13 +53,12 @@ from seaweedmq.storage.tables.delta_tables import TableColumns, enter, holds_pla
 logger = logging.getLogger(__name__)
 
 ATTEMPTS = 20
-"""Of a commit: with each that fails, another process has made one."""
+"""Limit of the attempts of a commit; each failed one means that another process made a commit."""
 PAUSE_S_FIRST = 0.01
 PAUSE_S_MAX = 0.2
-"""Between attempts: two that collide at each are not to go on in step."""
+"""Longest pause between attempts in seconds; its jitter separates processes that collide."""
 TABLES_KNOWN_MAX = 30_000
-"""Of all topics together: what a process remembers between commits, 1 to 1.5 KB for each. The topic that was just seen
-to is remembered in any case."""
+"""Limit of the cached tables of all topics, 1 to 1.5 KB each; the topic used last always stays in the cache."""
 ASIDE_PREFIX = ".delta_log-aside-"
 ASIDE_MAX = 3
 UID_KEY = "seaweedmq.topic_uid"
@@ -67,29 +66,30 @@ _MAY_NOT_WRITE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 def reconcile(root: Path, topic: Topic, *, grace_s: float | None = None) -> int | None:
-    """Bring the topic's log in line with the tables that count.
+    """Update the topic's log to its live tables.
 
     Args:
-        grace_s: how long versions stay readable; no longer than replaced tables keep their names. None: as long as the
-            log says, which knows it of the brokers.
+        root: Root of the storage.
+        topic: Topic.
+        grace_s: Seconds for which versions stay readable, at most the life of retained links. None: the setting in the
+            log, which brokers wrote.
 
     Returns:
-        The version that was made; None if the log was in line.
+        The new version; None if the log was up to date.
 
     Raises:
-        Corrupt: the log is damaged; it and the tables stay as they are.
-        Conflict: other processes were faster, many times.
-        StorageFailed: the directory refused.
+        Corrupt: If the log is damaged; it and the tables are unchanged.
+        Conflict: If other processes made the version first, 20 times.
+        StorageFailed: If the storage fails.
     """
     return DeltaLogs().reconcile(root, topic, grace_s=grace_s)
 
 
 def rebuild_log(root: Path, topic: Topic, *, grace_s: float | None = None) -> int | None:
-    """Move the topic's log aside, whatever state it is in, and write a new one from the tables.
+    """Move the topic's log aside, even a damaged one, and write a new one from the tables.
 
-    The new one begins with version 0, and readers see another table. The last few that were moved aside stay.
-
-    Raises: as :func:`reconcile`.
+    The new log begins with version 0, and readers see another table. The last three old logs stay beside it. The errors
+    are those of :func:`reconcile`.
     """
     folder = root / table_dir(topic.name)
     log = root / delta_log_dir(topic.name)
@@ -108,30 +108,29 @@ def rebuild_log(root: Path, topic: Topic, *, grace_s: float | None = None) -> in
 
 @dataclass(slots=True)
 class _Known:
-    """What is remembered of a topic's log and tables. Never believed without a look."""
+    """A cache of a topic's log and tables, always verified before use."""
 
     log: LogState = field(default_factory=LogState)
     active: dict[TableSpan, Add] = field(default_factory=dict)
-    """The tables of the log."""
+    """Tables of the log."""
     foreign: list[Add] = field(default_factory=list)
-    """What is in the log and can be no table of the topic, or is one that is in it already."""
+    """Entries of the log that are not tables of the topic, or duplicates."""
     names: frozenset[str] = frozenset()
-    """Of the files in the folder of the tables, as of the last look."""
+    """File names in the folder of the tables at the last listing."""
     lying: dict[str, TableSpan] = field(default_factory=dict)
-    """The tables among them."""
+    """Tables among these files."""
     refused: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Those that are no sound tables of the topic -> size and time of their last change."""
+    """Unsound or foreign tables -> size and modification time."""
     due: set[TableSpan] = field(default_factory=set)
-    """Tables about which something changed, in the folder or in the log, since one or the other was last in line."""
+    """Tables that changed in the folder or in the log since the log was last up to date."""
     settings: object = None
-    """What of the topic decides which tables count and what their columns are, as of the last look; None: the next
-    look has to be at everything."""
+    """Settings of the topic that determine live tables and columns, at the last update; None: check every table."""
     records: int = 0
-    """In the tables of the log."""
+    """Number of records in the tables of the log."""
 
 
 class DeltaLogs:
-    """Keeps logs in line, and remembers what they say from one time to the next."""
+    """An updater of Delta logs that caches their state between calls."""
 
     def __init__(self, tables_max: int = TABLES_KNOWN_MAX) -> None:
         self._tables_max = tables_max
@@ -140,11 +139,16 @@ class DeltaLogs:
         self._pause_s = backoff(rng, PAUSE_S_FIRST, PAUSE_S_MAX)
 
     def reconcile(self, root: Path, topic: Topic, *, grace_s: float | None = None, confirmed_us: int = 0) -> int | None:
-        """Do what the function of this name does.
+        """Update a topic's log like the function of this name.
 
         Args:
-            confirmed_us: time that it is at least, microseconds since 1970 UTC (``core.clock_doubt``): by it versions
-                are older than ``grace_s``, and go. 0: none is. A process that ends soon can confirm nothing.
+            root: Root of the storage.
+            topic: Topic.
+            grace_s: Seconds for which versions stay readable; None: the setting in the log.
+            confirmed_us: Lower bound of the current time in microseconds since 1970 UTC (``core.clock_doubt``), by
+            which
+                versions older than ``grace_s`` are removed. 0: none is, for processes too short-lived to confirm a
+                time.
         """
         attempts = Retrying(
             stop=stop_after_attempt(ATTEMPTS),
@@ -159,24 +163,24 @@ class DeltaLogs:
 
     def _attempt(self, root: Path, topic: Topic, grace_s: float | None, confirmed_us: int) -> int | None:
         key = (root, topic.name)
-        known = self._known.pop(key, None) or _Known()  # forgotten if anything goes wrong
+        known = self._known.pop(key, None) or _Known()  # dropped on any other error
         try:
             version = _Change(root, topic, grace_s, known, confirmed_us).make()
         except Conflict:
-            self._remember(key, known)  # as true as it was, and what was due still is
+            self._remember(key, known)  # still valid, and its due tables stay due
             raise
         self._remember(key, known)
         return version
 
     def _remember(self, key: tuple[Path, TopicName], known: _Known) -> None:
-        """And forget others, but never the one just used: it would be read anew with every table that comes."""
+        """Cache a topic and drop others above the limit, never the one just used: it is needed for the next table."""
         self._known[key] = known
         while len(self._known) > 1 and sum(len(k.names) for k in self._known.values()) > self._tables_max:
             self._known.popitem(last=False)
 
 
 class _Change:
-    """One attempt to bring a log in line."""
+    """An attempt to update a log."""
 
     def __init__(
         self,
@@ -195,6 +199,7 @@ class _Change:
         self._entered: dict[TableSpan, tuple[Add, TableColumns]] = {}
 
     def make(self) -> int | None:
+        """Update the log, and return the new version; None if it was up to date or the topic was deleted."""
         path = delta_log_dir(self._topic.name)
         with ExitStack() as stack:
             try:
@@ -203,7 +208,7 @@ class _Change:
                 names = self._listed()
                 if names is None or not any(self._span(name) for name in names):
                     return None
-                # And not what is above it: that would bring back a topic which is deleted just now.
+                # Not its parents: that would recreate the folder of a topic that is being deleted.
                 try:
                     (self._root / path).mkdir(exist_ok=True)
                 except FileNotFoundError:
@@ -211,8 +216,8 @@ class _Change:
                 file_io.sync_directories(self._root, self._root / path)
                 folder = stack.enter_context(LogFolder.opened(self._root / path))
             self._read(folder)
-            # After the log, never before: a table that another process puts there and enters in between would be in the
-            # log and not in the listing, as one that went is. What is entered from here on takes the version away.
+            # Always listed after the log: a table that another process publishes and commits in between would be in the
+            # log and not in the listing, like a deleted one. A later commit of another process takes the version.
             names = self._listed()
             if names is None:
                 return None
@@ -228,21 +233,19 @@ class _Change:
         return grace_s_of(self._known.log.metadata) if self._grace_given_s is None else self._grace_given_s
 
     def _listed(self) -> frozenset[str] | None:
-        """Names in the folder of the tables as they are now; None if it is gone."""
+        """List the current names in the folder of the tables; None if it was deleted."""
         try:
             try:
                 file_io.look_anew(self._tables)
             except OSError as e:
-                if (
-                    e.errno not in _MAY_NOT_WRITE
-                ):  # who may not write can still find the log in line, and commits nothing
+                if e.errno not in _MAY_NOT_WRITE:  # a read-only process can still find the log up to date
                     raise
-            return frozenset(os.listdir(self._tables))  # noqa: PTH208 - names will do
+            return frozenset(os.listdir(self._tables))  # noqa: PTH208 - names suffice
         except FileNotFoundError:
             return None
 
     def _read(self, folder: LogFolder) -> None:
-        """Make sure that what is known of the log is its newest version."""
+        """Bring the cache to the newest version of the log."""
         known = self._known
         try:
             taken = known.log.catch_up(folder)
@@ -254,7 +257,7 @@ class _Change:
             raise damaged(folder.path, self._topic.name, str(e)) from e
         of = configured(known.log).get(UID_KEY)
         if known.log.version >= 0 and of != str(self._topic.uid):
-            raise damaged(folder.path, self._topic.name, "it is that of another table or topic")
+            raise damaged(folder.path, self._topic.name, "it is of another table or topic")
         if taken is not None:
             self._take_in(taken)
             return
@@ -264,7 +267,7 @@ class _Change:
         keep_again(self._root, self._topic, known.active)
 
     def _take_in(self, commits: Sequence[Commit]) -> None:
-        """Have what others committed among what is known, at a cost that goes by that."""
+        """Add the commits of other processes to the cache, at a cost proportional to their size."""
         known = self._known
         paths = {add.path for commit in commits for add in commit.adds}
         paths |= {remove.path for commit in commits for remove in commit.removes}
@@ -283,7 +286,7 @@ class _Change:
             known.settings = None
 
     def _place(self, adds: Iterable[Add]) -> None:
-        """Tell tables of the log from what is none, or in it twice."""
+        """Divide entries of the log into tables, and foreign entries or duplicates."""
         known = self._known
         for add in adds:
             span = self._span_at(add.path)
@@ -294,7 +297,7 @@ class _Change:
                 known.records += span.end - span.base
 
     def _changed(self, names: frozenset[str]) -> Collection[TableSpan]:
-        """Tables that came or went since the last look that led to something, or about which something else changed."""
+        """Return the tables that were added, removed or changed since the last successful update."""
         known = self._known
         known.due |= {s for n in known.names - names if (s := known.lying.pop(n, None)) is not None}
         came = {n: s for n in names - known.names if (s := self._span(n)) is not None}
@@ -310,7 +313,7 @@ class _Change:
         return known.due
 
     def _commit(self, folder: LogFolder, changed: Collection[TableSpan]) -> int | None:
-        """Make the version that the change calls for, if it does; then nothing is due any more."""
+        """Commit a version if the changes require one; then no table is due."""
         version = self._commit_due(folder, changed)
         self._known.due = set()
         return version
@@ -331,8 +334,8 @@ class _Change:
             lying -= refused
         for gap in counted.missing:
             logger.warning(
-                "%s#%d: offsets [%d, %d) are only in tables that overlap others in part, and not in the Delta log: "
-                "`seaweedmq table compact` makes one of them",
+                "offsets missing from the Delta log: %s#%d [%d, %d) are only in tables that overlap others in part; "
+                "run `seaweedmq table compact`",
                 self._topic.name,
                 *gap,
             )
@@ -370,7 +373,7 @@ class _Change:
         return log.version
 
     def _enter(self, spans: Collection[TableSpan]) -> set[TableSpan]:
-        """Look into tables that are new to the log; those that are none."""
+        """Check tables that are new to the log, and return those that are unsound."""
         refused = set()
         for span in spans:
             if span in self._entered:
@@ -382,13 +385,13 @@ class _Change:
                 refused.add(span)
                 name = path.rpartition("/")[2]
                 self._known.refused[name] = _file_stamp(self._root / path)
-                logger.warning("not in the Delta log: %s", e)
+                logger.warning("table omitted from the Delta log: %s", e)
             except NotFound as e:
-                raise Conflict(f"{path} went while it was looked into") from e
+                raise Conflict(f"{path} was deleted while it was checked: retry") from e
         return refused
 
     def _above_watermarks(self, spans: set[TableSpan]) -> set[TableSpan]:
-        """Without tables all of whose records were deleted by hand, or whose segment is forgotten."""
+        """Remove tables below their low watermark and tables of pruned segments."""
         topic = self._topic
         if topic.pruned:
             spans = {s for s in spans if s.segment not in topic.pruned}
@@ -403,8 +406,11 @@ class _Change:
         return is_checkpoint_due(log.version - log.checkpoint, log.bytes_since, age_s, self._grace_s)
 
     def _checkpoint(self, folder: LogFolder, now_us: int, horizon_us: int) -> None:
-        """So that readers, and this process when it begins, read one file instead of many; and remove those that only
-        versions before ``horizon_us`` need. Not if another process has just done so."""
+        """Write a checkpoint, and remove files that only versions before ``horizon_us`` need.
+
+        With a checkpoint, readers and a restarted process read one file instead of many. It is skipped if another
+        process has just written one.
+        """
         log, listing = self._known.log, folder.listing()
         made = max((v for v in listing.checkpoints if v <= log.version), default=-1)
         if made > log.checkpoint:
@@ -436,7 +442,7 @@ def _removed(add: Add, now_ms: int, takes_records: bool) -> Remove:
 
 
 def _file_stamp(path: Path) -> tuple[int, int]:
-    """Of a file that is gone, too."""
+    """Return the size and modification time of a file, (-1, -1) if it was deleted."""
     try:
         stat = path.stat()
     except FileNotFoundError:
@@ -445,7 +451,7 @@ def _file_stamp(path: Path) -> tuple[int, int]:
 
 
 def _low_watermarks(root: Path, topic: Topic) -> Mapping[int, int]:
-    """By segment. Without a lineage beside the files nothing is known to be deleted."""
+    """Return the low watermark of each segment; none without a lineage document."""
     try:
         _, segments = lineage_from_document((root / document_path(topic.name, LINEAGE_DOCUMENT)).read_bytes())
     except FileNotFoundError:

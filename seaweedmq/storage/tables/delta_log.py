@@ -1,7 +1,7 @@
-"""The folder ``_delta_log`` beside a topic's tables: its versions, read and added. Blocking.
+"""Reads and writes of versions in the folder ``_delta_log`` beside a topic's tables. Blocking.
 
-All goes through one open folder, so that what is meant for a log that was moved aside meanwhile, alone or with its
-topic, ends up there and not in the one that took its place.
+All calls use one open folder. If the log is moved aside meanwhile, alone or with its topic, writes go to the moved log,
+and not to the one that replaces it.
 """
 
 import contextlib
@@ -27,18 +27,18 @@ _NAME = re.compile(
 _HINT = "_last_checkpoint"
 
 Stamp = tuple[int, int, int]
-"""Of a file: inode, time of the last change in ns, size. Another file of the same name has another."""
+"""Identity of a file: inode, modification time in ns, size; it differs for another file of the same name."""
 
 
 class Listing(NamedTuple):
-    """What is in the folder. Versions in order."""
+    """The versions with a file in the folder, ascending."""
 
     commits: list[int]
     checkpoints: list[int]
 
 
 class LogFolder:
-    """An open log."""
+    """An open Delta log folder."""
 
     def __init__(self, path: Path, fd: int) -> None:
         self.path = path
@@ -47,7 +47,11 @@ class LogFolder:
     @classmethod
     @contextlib.contextmanager
     def opened(cls, path: Path) -> "Iterator[LogFolder]":
-        """Raises FileNotFoundError if there is none."""
+        """Open a log for the length of a block.
+
+        Raises:
+            FileNotFoundError: If there is no log.
+        """
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             yield cls(path, fd)
@@ -55,13 +59,13 @@ class LogFolder:
             os.close(fd)
 
     def listing(self) -> Listing:
-        """Versions that have a file of their own.
+        """List the versions with a commit or checkpoint file.
 
         Raises:
-            Corrupt: checkpoints of a form that this build does not read.
+            Corrupt: If a checkpoint has a form that this build does not read.
         """
         commits, checkpoints = [], []
-        for name in os.listdir(self._fd):  # noqa: PTH208 - of an open folder
+        for name in os.listdir(self._fd):  # noqa: PTH208 - an open folder
             match = _NAME.fullmatch(name)
             if match is None or name.endswith(".crc"):
                 continue
@@ -74,7 +78,7 @@ class LogFolder:
         return Listing(sorted(commits), sorted(checkpoints))
 
     def stamp(self, version: int) -> Stamp | None:
-        """Of a commit; None if it is not there."""
+        """Return the stamp of a commit; None if there is no such file."""
         try:
             stat = os.stat(commit_name(version), dir_fd=self._fd)
         except FileNotFoundError:
@@ -82,20 +86,26 @@ class LogFolder:
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
     def commit(self, version: int) -> tuple[Commit, int] | None:
-        """A commit and its size; None if it is not there.
+        """Read a commit and its size in bytes; None if there is no such file.
 
         Raises:
-            Corrupt, Unsupported: as ``codec.delta.decode_commit``.
+            Corrupt: If the commit is damaged.
+            Unsupported: If the commit needs a newer reader.
         """
         data = self._read(commit_name(version))
         return None if data is None else (decode_commit(data, commit_name(version)), len(data))
 
     def checkpoint(self, version: int) -> Checkpoint:
-        """Raises Corrupt, Unsupported: it can not be read."""
+        """Read a checkpoint.
+
+        Raises:
+            Corrupt: If the checkpoint is missing or damaged.
+            Unsupported: If the checkpoint needs a newer reader.
+        """
         name = checkpoint_name(version)
         data = self._read(name)
         if data is None:
-            raise Corrupt(f"{name} is gone")
+            raise Corrupt(f"{name} is missing")
         try:
             table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
         except (pa.ArrowException, OSError, ValueError) as e:
@@ -103,17 +113,17 @@ class LogFolder:
         return checkpoint_of(table, name)
 
     def put_commit(self, version: int, data: bytes) -> Stamp:
-        """Add a version: whole, durable, and only if nobody else did.
+        """Add a version atomically and durably, unless another process did.
 
         Raises:
-            Conflict: somebody did, or the log was moved aside.
+            Conflict: If another process did, or the log was moved aside.
         """
         name = commit_name(version)
         with self._written(data) as temporary:
             try:
                 os.link(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
             except FileExistsError:
-                # The reply to a link over a network may be lost, and the link be asked for again.
+                # Over a network, the reply to a link call may be lost and the call repeated.
                 if os.stat(temporary, dir_fd=self._fd).st_ino != os.stat(name, dir_fd=self._fd).st_ino:
                     raise Conflict(f"{self.path}: version {version} was written by another process") from None
             except OSError as e:
@@ -127,8 +137,11 @@ class LogFolder:
         return stamp
 
     def _create(self, name: str, version: int, data: bytes) -> None:
-        """Where no file can have two names. Readers may see half a commit for a moment, and it stays if this process
-        is killed just then: ``table rebuild`` mends that."""
+        """Create a commit on a file system without hard links.
+
+        Readers may see an incomplete commit for a moment. It stays if this process is killed then; ``table rebuild``
+        repairs that.
+        """
         try:
             fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=self._fd)
         except FileExistsError:
@@ -138,13 +151,13 @@ class LogFolder:
                 file_io.write_all(fd, [data])
                 os.fsync(fd)
             except BaseException:
-                os.unlink(name, dir_fd=self._fd)  # half a commit would end every reader until a rebuild
+                os.unlink(name, dir_fd=self._fd)  # an incomplete commit would fail every reader until a rebuild
                 raise
         finally:
             os.close(fd)
 
     def put_checkpoint(self, version: int, checkpoint: Checkpoint) -> None:
-        """Write all that holds at a version, and that this is the last checkpoint."""
+        """Write the checkpoint of a version, and point the hint to it."""
         table = checkpoint_table(checkpoint)
         sink = io.BytesIO()
         pq.write_table(table, sink, compression="zstd", compression_level=1)
@@ -153,7 +166,7 @@ class LogFolder:
         self._put_hint(version, table.num_rows)
 
     def mend_hint(self, checkpoints: list[int]) -> None:
-        """Make sure that what readers are told is the last checkpoint is one: they go by it without a look."""
+        """Correct the hint if its checkpoint does not exist: readers trust it."""
         data = self._read(_HINT)
         if data is None:
             return
@@ -170,7 +183,7 @@ class LogFolder:
             os.replace(temporary, _HINT, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
     def commit_times(self, versions: list[int]) -> list[tuple[int, int]]:
-        """Each version with the time of its file, microseconds since 1970 UTC, but those that went meanwhile."""
+        """Return existing versions with the time of their file, in microseconds since 1970 UTC."""
         found = [(version, self.stamp(version)) for version in versions]
         return [(version, stamp[1] // 1_000) for version, stamp in found if stamp is not None]
 
@@ -183,7 +196,7 @@ class LogFolder:
                 os.unlink(name, dir_fd=self._fd)
 
     def remove_stale_temporaries(self, now_s: float) -> None:
-        """What processes that were killed left behind."""
+        """Delete temporary files of killed processes."""
         file_io.remove_stale_temporaries(self.path, now_s)
 
     def _is_at_path(self) -> bool:
@@ -196,12 +209,12 @@ class LogFolder:
             fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._fd)
         except FileNotFoundError:
             return None
-        with open(fd, "rb") as file:  # noqa: PTH123 - of an open folder
+        with open(fd, "rb") as file:  # noqa: PTH123 - an open folder
             return file.read()
 
     @contextlib.contextmanager
     def _written(self, data: bytes) -> Iterator[str]:
-        """A temporary name of a durable file with this content; removed at the end unless it was renamed."""
+        """Yield the temporary name of a durable file with this content; delete it at the end unless it was renamed."""
         name = f"{file_io.TEMPORARY_PREFIX}{file_io.unique_suffix()}"
         fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=self._fd)
         try:
@@ -217,10 +230,10 @@ class LogFolder:
 
 
 def commit_name(version: int) -> str:
-    """File of one version."""
+    """Return the file name of a commit."""
     return f"{version:020d}.json"
 
 
 def checkpoint_name(version: int) -> str:
-    """File of all that holds at a version."""
+    """Return the file name of a checkpoint."""
     return f"{version:020d}.checkpoint.parquet"

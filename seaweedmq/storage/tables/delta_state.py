@@ -1,4 +1,4 @@
-"""What a Delta log says, commit by commit from its last checkpoint on."""
+"""State of a Delta log, read from its last checkpoint and the commits after it."""
 
 import contextlib
 import re
@@ -15,31 +15,31 @@ from seaweedmq.storage.tables.delta_log import Listing, LogFolder, Stamp
 
 GRACE_KEY = "delta.deletedFileRetentionDuration"
 _SECONDS = re.compile(r"interval ([0-9]{1,15}) seconds", re.ASCII)
-"""As we write it. Other programs know other words, which nobody has put there unless by hand."""
+"""Form of the interval that SeaweedMQ writes; other forms come only from manual changes."""
 
 
 @dataclass(slots=True, kw_only=True)
 class LogState:
-    """A log as of one version."""
+    """The state of a log at one version."""
 
     version: int = -1
-    """-1: it has none yet."""
+    """Version of the state; -1 before the first."""
     metadata: LogMetadata | None = None
     features: frozenset[str] = frozenset()
     active: dict[str, Add] = field(default_factory=dict)
-    """By path: the tables that belong to the version."""
+    """Tables of the version, by path."""
     removed: dict[str, Remove] = field(default_factory=dict)
     checkpoint: int = -1
-    """The last one; -1: there is none."""
+    """Version of the last checkpoint; -1 if there is none."""
     checkpoint_us: int = 0
-    """When that was, microseconds since 1970 UTC; without one, when the log began."""
+    """Time of the last checkpoint, or of the first version, in microseconds since 1970 UTC."""
     bytes_since: int = 0
-    """Of the commits since."""
+    """Bytes of the commits since the last checkpoint."""
     stamp: Stamp | None = None
-    """Of the file of ``version``; None if that is gone, and a checkpoint has taken its place."""
+    """Stamp of the commit file of ``version``; None if only a checkpoint is left of it."""
 
     def apply(self, commit: Commit, size_bytes: int, stamp: Stamp | None) -> None:
-        """Go on to the next version."""
+        """Apply the commit of the next version."""
         self.version += 1
         if self.version == 0 and stamp is not None:
             self.checkpoint_us = stamp[1] // 1_000
@@ -57,10 +57,11 @@ class LogState:
             self.removed.pop(add.path, None)
 
     def catch_up(self, folder: LogFolder) -> list[Commit] | None:
-        """Take in what others have added, and return it. None: it is another log by now.
+        """Apply and return the commits of other processes; None if the log was replaced by another.
 
         Raises:
-            Corrupt, Unsupported: the log is damaged.
+            Corrupt: If a commit is damaged.
+            Unsupported: If a commit needs a newer reader.
         """
         if self.version < 0 or self.stamp is None or folder.stamp(self.version) != self.stamp:
             return None
@@ -71,11 +72,11 @@ class LogState:
         return taken
 
     def forget_removed(self, before_ms: int) -> None:
-        """No reader of a version that old is served."""
+        """Drop entries of tables removed before a time: versions that old are no longer readable."""
         self.removed = {path: r for path, r in self.removed.items() if r.removed_ms > before_ms}
 
     def as_checkpoint(self, removed_since_ms: int) -> Checkpoint:
-        """All that holds; forgets what was removed earlier."""
+        """Return the state as a checkpoint, without entries of tables removed before a time."""
         if self.metadata is None:
             raise AssertionError("the first commit of a log describes the table")
         self.forget_removed(removed_since_ms)
@@ -88,10 +89,11 @@ class LogState:
 
 
 def read_state(folder: LogFolder, listing: Listing, version: int | None = None) -> LogState:
-    """The log as of a version, which is there; None: the newest.
+    """Read the state of a log at an existing version; None: the newest.
 
     Raises:
-        Corrupt: damaged, or commits are missing. Unsupported: another program wrote it, and readers have to know more.
+        Corrupt: If the log is damaged, or commits are missing.
+        Unsupported: If another program wrote it with features that this build cannot read.
     """
     newest = max([*listing.commits[-1:], *listing.checkpoints[-1:]], default=-1) if version is None else version
     base = max((v for v in listing.checkpoints if v <= newest), default=-1)
@@ -119,19 +121,19 @@ def read_state(folder: LogFolder, listing: Listing, version: int | None = None) 
 
 
 def configured(state: LogState) -> Mapping[str, str]:
-    """What was set by name in the log."""
+    """Return the configuration of the log by name."""
     return {} if state.metadata is None else state.metadata.configuration
 
 
 def grace_s_of(metadata: LogMetadata | None) -> float:
-    """How long removed tables keep their name, as whoever created the log said."""
+    """Return the seconds for which removed tables stay readable, by the setting in the log or the default."""
     said = "" if metadata is None else metadata.configuration.get(GRACE_KEY, "")
     match = _SECONDS.fullmatch(said)
     return TABLE_GRACE_S if match is None else float(match[1])
 
 
 def metadata_of_any(folder: LogFolder) -> LogMetadata | None:
-    """The youngest that can be read of a log in whatever state; None if none can."""
+    """Return the newest readable metadata of a log in any state; None if there is none."""
     try:
         listing = folder.listing()
     except Corrupt:
@@ -148,8 +150,8 @@ def metadata_of_any(folder: LogFolder) -> LogMetadata | None:
 
 
 def damaged(path: Path, topic: TopicName, why: str) -> Corrupt:
-    """What a user is told of a log that can not be read."""
+    """Return the error of an unreadable log."""
     return Corrupt(
-        f"{path} can not be read: {why}; no record is lost by that, and `seaweedmq table rebuild {topic}` writes it "
-        "anew from the tables"
+        f"{path} cannot be read: {why}; no record is lost, and `seaweedmq table rebuild {topic}` rewrites it from "
+        "the tables"
     )

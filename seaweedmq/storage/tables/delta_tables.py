@@ -1,4 +1,4 @@
-"""A table on its way into a Delta log: looked into, given its other name, described; and the columns of the log."""
+"""Tables as entries of a Delta log: verification, retained link, statistics; and the columns of the log."""
 
 import contextlib
 import os
@@ -33,26 +33,28 @@ _TIME = "_timestamp"
 
 
 class TableColumns(StrEnum):
-    """Which columns a table has beside those that all have."""
+    """The kind of columns that a table has beyond the common ones."""
 
     PLAIN = "plain"
     TYPED = "typed"
 
 
 def enter(root: Path, topic: Topic, span: TableSpan) -> tuple[Add, TableColumns]:
-    """Make sure that a table is sound, and say what a log says of it.
+    """Verify a table, and return its log entry and kind of columns.
 
     Raises:
-        Corrupt: it is damaged, or none of the topic's. NotFound: it is gone. StorageFailed: the storage refused.
+        Corrupt: If the table is damaged, or not of the topic.
+        NotFound: If the table was deleted.
+        StorageFailed: If the storage fails.
     """
     path = table_path(topic.name, *span)
     try:
         found = (root / path).stat()
         if not stat.S_ISREG(found.st_mode):
-            raise Corrupt(f"{path} is no file: move it away")
+            raise Corrupt(f"{path} is not a regular file: move it away")
         source = (root / path).open("rb")
     except FileNotFoundError:
-        raise NotFound(f"{path} is gone") from None
+        raise NotFound(f"{path} was deleted") from None
     except OSError as e:
         raise storage_failed("read", path, e) from e
     file = SegmentFile(
@@ -75,8 +77,8 @@ def enter(root: Path, topic: Topic, span: TableSpan) -> tuple[Add, TableColumns]
     for name, low, high in (("_segment", span.segment, span.segment), ("_offset", span.base, span.end - 1)):
         if bounds.get(name, (low, high))[:2] != (low, high):
             raise Corrupt(
-                f"{path} has {name} from {bounds[name][0]} to {bounds[name][1]}, which is not what its name says: it "
-                "was renamed; restore it from a copy"
+                f"{path} has {name} from {bounds[name][0]} to {bounds[name][1]}, which does not match its name, it was "
+                "renamed: restore it from a copy"
             )
     add = Add(
         path=_name_that_stays(root, topic, path),
@@ -88,8 +90,10 @@ def enter(root: Path, topic: Topic, span: TableSpan) -> tuple[Add, TableColumns]
 
 
 def column_bounds(metadata: pq.FileMetaData) -> dict[str, tuple[int | str, int | str, int]]:
-    """Least, greatest and how many nulls of the columns that say where and when, as far as the footer tells of all its
-    rows."""
+    """Return minimum, maximum and null count of the position and time columns.
+
+    Columns without statistics in every row group are omitted.
+    """
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     found: dict[str, tuple[int | str, int | str, int]] = {}
     first = groups[0] if groups else None
@@ -107,16 +111,18 @@ def column_bounds(metadata: pq.FileMetaData) -> dict[str, tuple[int | str, int |
 
 
 def _name_that_stays(root: Path, topic: Topic, path: str) -> str:
-    """The name that a table keeps for a while after its first one went, relative to the folder of the tables. Given
-    to it here if whoever made it did not, on file systems that can."""
+    """Return a table's retained link relative to the folder of the tables, created if it is missing.
+
+    On a file system without hard links it is the table's name.
+    """
     kept = kept_path(path) if retain_table(root, path) else path
     return kept.removeprefix(f"{table_dir(topic.name)}/")
 
 
 def keep_again(root: Path, topic: Topic, listed: Mapping[TableSpan, Add]) -> None:
-    """Give second names back to tables that a log lists by them: copies of a storage may have lost them."""
+    """Recreate missing retained links that a log lists: copies of a storage may lack them."""
     try:
-        kept = set(os.listdir(root / table_dir(topic.name) / KEPT))  # noqa: PTH208 - names will do
+        kept = set(os.listdir(root / table_dir(topic.name) / KEPT))  # noqa: PTH208 - names suffice
     except FileNotFoundError:
         kept = set()
     for span, add in listed.items():
@@ -129,11 +135,13 @@ def keep_again(root: Path, topic: Topic, listed: Mapping[TableSpan, Add]) -> Non
 def log_metadata(
     topic: Topic, plain: bool, grace_s: float, before: LogMetadata | None
 ) -> tuple[LogMetadata, frozenset[str]]:
-    """What the log is to say of the whole table, and what its readers have to know.
+    """Return the log's metadata and the features that its readers need.
 
     Args:
-        plain: whether a table of plain records is or was in it.
-        before: what it says. That stays but for the columns.
+        topic: Topic of the log.
+        plain: Whether a table of plain records is or was in the log.
+        grace_s: Seconds for which removed tables stay readable, for a new log.
+        before: Previous metadata, of which all but the columns stays; None: a new log.
     """
     schema = delta_schema(topic_columns(topic, plain=plain))
     if before is not None:
@@ -168,7 +176,7 @@ def holds_plain(metadata: LogMetadata | None) -> bool:
 
 
 def topic_columns(topic: Topic, *, plain: bool = False) -> pa.Schema:
-    """Columns of all tables of a topic together, where each that some may lack can be null."""
+    """Return the columns of all tables of a topic; those that some tables lack are nullable."""
     typed = None if topic.schema is None else schema_from_bytes(topic.schema)
     own = table_schema(topic, typed)
     fields = [f if f.name.startswith("_") else f.with_nullable(True) for f in own]
@@ -178,5 +186,5 @@ def topic_columns(topic: Topic, *, plain: bool = False) -> pa.Schema:
 
 
 def left_out_of(topic: Topic) -> dict[str, str]:
-    """Columns of a topic that its Delta log leaves out -> why, in words."""
+    """Return the columns of a topic that its Delta log omits -> reason."""
     return left_out(topic_columns(topic))

@@ -1,4 +1,4 @@
-"""Looking back in a topic's Delta log: which versions there are, and which tables one has. Blocking."""
+"""Versions of a topic's Delta log, and the tables of each. Blocking."""
 
 import contextlib
 from collections.abc import Iterator
@@ -20,24 +20,26 @@ GONE_SHOWN_MAX = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """What one version of a topic's tables did."""
+    """A version of a topic's tables."""
 
     version: int
     timestamp_us: int
-    """Wall clock of who wrote it, since 1970 UTC."""
+    """Time since 1970 UTC, by the clock of its writer."""
     operation: str
     added: int
-    """Tables."""
+    """Number of added tables."""
     removed: int
     records: int | None
-    """In all tables of the version; None if its writer did not say."""
+    """Number of records in all tables of the version; None if its writer did not record it."""
 
 
 def history(root: Path, name: TopicName) -> list[Version]:
-    """The versions of a topic's tables that are remembered, oldest first.
+    """Return the readable versions of a topic's tables, oldest first.
 
     Raises:
-        NotFound: the topic has no log. Corrupt: it is damaged. StorageFailed: the directory refused.
+        NotFound: If the topic has no log.
+        Corrupt: If the log is damaged.
+        StorageFailed: If the log cannot be read.
     """
     versions = []
     with _opened(root, name) as (folder, listing):
@@ -63,19 +65,21 @@ def _version(number: int, commit: Commit) -> Version:
 
 
 def _whole(value: object) -> int:
-    """What is not for people is not read from there: 0 for no number."""
+    """Return a number of a commit's info, 0 if it is not one: other programs write any value there."""
     with contextlib.suppress(TypeError, ValueError):
         return int(str(value))
     return 0
 
 
 def tables_of_version(root: Path, name: TopicName, version: int) -> list[SegmentFile]:
-    """The tables of one version, by segment and offset. Their paths are those that they keep for a while after they
-    were replaced or removed.
+    """Return the tables of one version, ordered by segment and offset; their paths are retained links if those exist.
 
     Raises:
-        InvalidArgument: there is no such version. OutOfRange: some of its tables are gone.
-        NotFound: the topic has no log. Corrupt: it is damaged. StorageFailed: the directory refused.
+        InvalidArgument: If there is no such version.
+        OutOfRange: If the version or some of its tables are no longer available.
+        NotFound: If the topic has no log.
+        Corrupt: If the log is damaged.
+        StorageFailed: If the log cannot be read.
     """
     with _opened(root, name) as (folder, listing):
         newest = max([*listing.commits[-1:], *listing.checkpoints[-1:]])
@@ -86,8 +90,8 @@ def tables_of_version(root: Path, name: TopicName, version: int) -> list[Segment
             )
         if version < oldest:
             raise OutOfRange(
-                f"version {version} of the tables of topic {name} is forgotten: the oldest is {oldest}, the newest "
-                f"{newest}; versions are kept for as long as replaced tables are (table_grace_s)"
+                f"version {version} of the tables of topic {name} is removed, the oldest is {oldest}, the newest "
+                f"{newest}: versions are readable for table_grace_s, like replaced tables"
             )
         active = read_state(folder, listing, version).active
     files = []
@@ -96,7 +100,7 @@ def tables_of_version(root: Path, name: TopicName, version: int) -> list[Segment
         shown = f"{table_dir(name)}/{path.rpartition('/')[2]}"
         found = parse_segment_file(shown)
         if found is None:
-            raise Corrupt(f"version {version} of topic {name} names {path}, which is no table of SeaweedMQ")
+            raise Corrupt(f"version {version} of topic {name} names {path}, which is not a table of SeaweedMQ")
         kept = f"{table_dir(name)}/{path}"
         there = next((p for p in (kept, shown) if (root / p).is_file()), None)
         if there is None:
@@ -118,8 +122,8 @@ def tables_of_version(root: Path, name: TopicName, version: int) -> list[Segment
     if gone:
         more = f" and {len(gone) - GONE_SHOWN_MAX} more" if len(gone) > GONE_SHOWN_MAX else ""
         raise OutOfRange(
-            f"version {version} of the tables of topic {name} can not be read any more: "
-            f"{', '.join(gone[:GONE_SHOWN_MAX])}{more} went when the grace period after their removal was over "
+            f"version {version} of the tables of topic {name} can no longer be read: "
+            f"{', '.join(gone[:GONE_SHOWN_MAX])}{more} were deleted after their grace period "
             f"(table_grace_s); take a later version, up to {newest}"
         )
     return sorted(files, key=lambda f: (f.segment, f.base_offset))

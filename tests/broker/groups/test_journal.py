@@ -11,9 +11,9 @@ from seaweedmq.codec.state.group_journal import replayed
 from seaweedmq.codec.state.group_metadata import committed_from_json
 from seaweedmq.model.messages.calls import DeleteGroup, ResetGroup
 from seaweedmq.model.messages.subscribe import EARLIEST
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.joining import GROUP, Joining
 from tests.broker.testbed import NAME, Host, Testbed, story
+from tests.doubles.memory_store import StorageOp
 
 
 def found(testbed: Testbed) -> list[str]:

@@ -33,8 +33,8 @@ from seaweedmq.model.messages.replication import SegmentRef
 from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import Durability, TopicChange, TopicName
 from seaweedmq.ports import Environment
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, NAME, Host, Streaming, Testbed, frame, story, values
+from tests.doubles.memory_store import StorageOp
 from tests.sim.machines.loop import Owner
 from tests.sim.machines.network import machine_of
 

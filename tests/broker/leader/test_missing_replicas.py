@@ -6,8 +6,8 @@ from seaweedmq.model.broker import ClusterStatus
 from seaweedmq.model.messages.calls import GetClusterStatus, MoveSegment
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import NAME, Host, Testbed, story
+from tests.doubles.memory_store import StorageOp
 
 OTHER = TopicName("test", "unreadable")
 

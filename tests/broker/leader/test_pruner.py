@@ -25,9 +25,9 @@ from seaweedmq.model.messages.calls import (
 )
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicChange, TopicName
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.joining import Joining
 from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story
+from tests.doubles.memory_store import StorageOp
 
 SMALL = replace(
     CONFIG,

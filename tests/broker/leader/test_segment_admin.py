@@ -25,8 +25,8 @@ from seaweedmq.model.messages.publish import PublishSealed
 from seaweedmq.model.ring import WHOLE_RING, KeyRange, covers_ring
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Scaling
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import NAME, Host, Testbed, story, values
+from tests.doubles.memory_store import StorageOp
 
 HALF = 32_768
 

@@ -38,8 +38,8 @@ from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicChange, TopicName
 from seaweedmq.ports import Environment
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, NAME, Host, Streaming, Testbed, story, values
+from tests.doubles.memory_store import StorageOp
 
 OTHER = TopicName("test", "other")
 AT_ONCE_S = 1.0

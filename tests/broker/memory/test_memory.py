@@ -27,8 +27,8 @@ from seaweedmq.model.messages.frames import (
 from seaweedmq.model.messages.publish import PublishFrames
 from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import Durability
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, NAME, Testbed, frame, story, values
+from tests.doubles.memory_store import StorageOp
 
 
 class Cache:

@@ -9,12 +9,12 @@ from seaweedmq.broker.recovery.plan import Plan
 from seaweedmq.codec.state import keys
 from seaweedmq.codec.state.cluster import identity_to_json
 from seaweedmq.codec.state.documents import lineage_from_document
-from seaweedmq.coordination.memory import MemoryMetaServer
 from seaweedmq.model.cluster import STORAGE_FORMAT, StorageMarker
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Entry, MetaStore, Put, SegmentStore
 from tests.broker.testbed import NAME, Host, Testbed
+from tests.doubles.memory_meta import MemoryMetaServer
 from tests.sim.machines.loop import Owner
 
 STABLE = (keys.TOPICS, keys.SEGMENTS, keys.LOW_WATERMARKS, keys.GROUPS_ROOT, keys.KAFKA_ROOT)

@@ -19,7 +19,6 @@ from seaweedmq.model.messages.calls import (
 )
 from seaweedmq.model.topic import TopicChange
 from seaweedmq.ports import Compare, Delete, Put
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.recovery.lost_etcd import (
     copied,
     lose_etcd,
@@ -32,6 +31,7 @@ from tests.broker.recovery.lost_etcd import (
     until_documented,
 )
 from tests.broker.testbed import CONFIG, NAME, Testbed, story
+from tests.doubles.memory_store import StorageOp
 from tests.sim.machines.loop import Owner
 
 

@@ -7,9 +7,9 @@ import pytest
 from seaweedmq.broker.leader.sealer import Sealer
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import SealSegment
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.segment.test_without_etcd import all_values, open_segment, replicated, store_two
 from tests.broker.testbed import NAME, TTL_S, Host, Testbed, story, values
+from tests.doubles.memory_store import StorageOp
 
 
 def expire(testbed: Testbed, *hosts: Host) -> None:

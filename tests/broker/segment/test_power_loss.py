@@ -20,7 +20,7 @@ from seaweedmq.model.topic import Durability
 from seaweedmq.ports import Environment
 from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.read.recovery import Recovered, recover_segment
-from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp
+from tests.doubles.memory_store import MemorySegmentStore, StorageOp
 from tests.support.power_loss import lose_power
 from tests.support.segments import make_frame, make_segment, make_topic
 

@@ -11,8 +11,8 @@ from seaweedmq.errors import StaleMetadata, StorageFailed
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import AlterTopic
 from seaweedmq.model.topic import Durability, TopicChange
-from seaweedmq.storage.store.memory import MemoryLogWriter, StorageOp
 from tests.broker.testbed import CONFIG, NAME, TTL_S, Testbed, story, values
+from tests.doubles.memory_store import MemoryLogWriter, StorageOp
 from tests.support.tracebacks import depth
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from seaweedmq.model.topic import Durability, TopicChange
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.segment.test_without_etcd import all_values, replicated
 from tests.broker.testbed import NAME, Host, Testbed, story, values
+from tests.doubles.memory_store import StorageOp
 
 
 async def thinned(testbed: Testbed, **settings: int) -> tuple[Host, int]:

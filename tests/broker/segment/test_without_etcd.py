@@ -13,8 +13,8 @@ from seaweedmq.errors import StaleMetadata, StorageFailed, Unavailable
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.messages.publish import PublishAck
 from seaweedmq.model.topic import Durability
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, NAME, TTL_S, Host, Publishing, Testbed, story, values
+from tests.doubles.memory_store import StorageOp
 
 
 async def replicated(

@@ -16,9 +16,9 @@ from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import Fence, ReportSuspicions, WriteOut
 from seaweedmq.model.topic import Durability, TopicName
-from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp
 from tests.broker.segment.test_without_etcd import all_values, replicated, store_two
 from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story, values
+from tests.doubles.memory_store import MemorySegmentStore, StorageOp
 from tests.support.segments import make_segment, make_topic
 
 

@@ -14,8 +14,8 @@ from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.errors import Closed, Fenced, InvalidArgument, SeaweedMQError, StaleMetadata, StorageFailed
 from seaweedmq.model.config import KIB
 from seaweedmq.model.messages.publish import FrameAck
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, NAME, Host, Testbed, frame, story
+from tests.doubles.memory_store import StorageOp
 
 
 async def opened(testbed: Testbed) -> tuple[Host, OpenSegment]:

@@ -15,8 +15,8 @@ from seaweedmq.errors import SeaweedMQError, StaleMetadata, Unavailable
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import SealSegment
 from seaweedmq.model.segment import Segment
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, NAME, Host, Testbed, frame, story
+from tests.doubles.memory_store import StorageOp
 
 ME, OTHER = 5_000, 6_000
 IDLE_S = 60.0

@@ -20,8 +20,8 @@ from seaweedmq.model.messages.calls import DescribeTopic, MergeSegments, SealSeg
 from seaweedmq.model.messages.publish import PublishAck, PublishFrames, PublishOpen, PublishReady, PublishSealed
 from seaweedmq.model.messages.subscribe import EARLIEST
 from seaweedmq.ports import Environment
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, NAME, Host, Publishing, Streaming, Testbed, frame, story, values
+from tests.doubles.memory_store import StorageOp
 from tests.sim.machines.loop import Owner
 
 SMALL = replace(CONFIG, producers_per_segment_max=3)

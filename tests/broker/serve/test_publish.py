@@ -22,8 +22,8 @@ from seaweedmq.model.config import KIB
 from seaweedmq.model.messages.publish import PublishAck, PublishFrames, PublishOpen, PublishReady
 from seaweedmq.model.messages.subscribe import SubscribeCredit
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, NAME, Testbed, frame, story, values
+from tests.doubles.memory_store import StorageOp
 
 OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=1, producer_epoch=0)
 

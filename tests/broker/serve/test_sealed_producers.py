@@ -10,7 +10,7 @@ from seaweedmq.broker.serve import sealed_producers
 from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.errors import StorageFailed
 from seaweedmq.model.segment import ProducerSequence, Segment
-from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp
+from tests.doubles.memory_store import MemorySegmentStore, StorageOp
 from tests.support.segments import make_segment, make_topic
 
 TOPIC = make_topic()

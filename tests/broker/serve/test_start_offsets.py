@@ -7,8 +7,8 @@ from seaweedmq.broker.serve.start_offsets import FRESH_S, LISTING_WAIT_S_MAX
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import AlterTopic, SealSegment, TopicStats
 from seaweedmq.model.topic import TopicChange
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story
+from tests.doubles.memory_store import StorageOp
 
 QUICK = replace(CONFIG, log_roll_age_s=1.0, maintenance_interval_s=1.0, log_grace_s=2.0)
 

@@ -11,8 +11,8 @@ from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import DeleteTopic
 from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeCredit, SubscribeOpen
 from seaweedmq.model.topic import Durability, TopicName
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, NAME, WALL_START_US, Host, Publishing, Streaming, Testbed, story, value, values
+from tests.doubles.memory_store import StorageOp
 
 SMALL_FILES = replace(CONFIG, log_roll_bytes=2 * KIB, maintenance_interval_s=1.0, log_grace_s=1.0)
 FRAME_BYTES = 1_400

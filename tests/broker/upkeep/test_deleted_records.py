@@ -11,8 +11,8 @@ from seaweedmq.broker.upkeep import deleted_records
 from seaweedmq.errors import Corrupt, StorageFailed, Unavailable
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.messages.calls import RaiseLowWatermark
-from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
 from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story, values
+from tests.doubles.memory_converter import MemoryTableConverter
 
 BRIEF = replace(CONFIG, partition_roll_age_s=20.0, log_grace_s=20.0, maintenance_interval_s=1.0)
 REWRITTEN_S = 200.0

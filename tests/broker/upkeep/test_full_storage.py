@@ -13,9 +13,9 @@ from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import AlterTopic, DeleteTopic, RaiseLowWatermark, SealSegment
 from seaweedmq.model.topic import TopicChange
 from seaweedmq.model.topic_settings import configs_of
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import NAME, Host, Testbed, story, values
 from tests.broker.upkeep.test_maintenance import HOUR_S, QUICK, YEAR_S, two_tables
+from tests.doubles.memory_store import StorageOp
 
 FULL = "No space left on device"
 TAKES_SPACE = (StorageOp.CHECK, StorageOp.CREATE, StorageOp.APPEND, StorageOp.PUT)

@@ -10,8 +10,8 @@ import pytest
 from seaweedmq.codec.logfile import decode_preamble
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import RaiseLowWatermark
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story, value, values
+from tests.doubles.memory_store import StorageOp
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "manually": {},

@@ -13,9 +13,9 @@ from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import AlterTopic, SealSegment
 from seaweedmq.model.topic import Scaling, Topic, TopicChange
-from seaweedmq.storage.store.memory import StorageOp
-from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
 from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story
+from tests.doubles.memory_converter import MemoryTableConverter
+from tests.doubles.memory_store import StorageOp
 
 HOUR_S = 3_600.0
 YEAR_S = 365 * 24 * HOUR_S

@@ -12,8 +12,8 @@ from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.model.config import MIB
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import StorageSpace
-from seaweedmq.storage.store.memory import MemorySegmentStore
 from tests.broker.testbed import NAME, Testbed, story
+from tests.doubles.memory_store import MemorySegmentStore
 from tests.kafka.in_process_client import batch, in_process_clients, records_of
 
 LEAST = 100 * MIB

@@ -168,7 +168,7 @@ async def test_a_topic_gets_its_targets(admin: Admin, recorder: Recorder) -> Non
 async def test_a_limit_that_no_call_can_carry_is_rejected_by_name(admin: Admin, recorder: Recorder, name: str) -> None:
     for value in (10**400, 1 << 63, float("inf"), float("nan")):
         limit: dict[str, Any] = {name: value}
-        with pytest.raises(InvalidArgument, match=f"^{name} is not a number up to 9223372036854775807: give a smaller"):
+        with pytest.raises(InvalidArgument, match=f"^{name} is not a number up to 9223372036854775807: use a smaller"):
             await admin.create_topic("shop/orders", **limit)
         with pytest.raises(InvalidArgument, match=f"^{name} is not a number up to"):
             await admin.alter_topic("shop/orders", **limit)

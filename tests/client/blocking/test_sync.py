@@ -180,7 +180,7 @@ def test_a_callback_may_send_but_not_wait(client: seaweedmq.Client) -> None:
         publisher.send(b"x").add_done_callback(callback)
         assert finished.wait(10)
         publisher.flush(10)
-    assert "may not wait for the client" in str(outcomes[1])
+    assert "must not wait for the client" in str(outcomes[1])
 
 
 def test_waiting_for_an_outcome_in_a_callback_is_rejected_at_once(client: seaweedmq.Client) -> None:

@@ -279,7 +279,7 @@ def test_a_coroutine_handler_may_not_close_the_client(client: seaweedmq.Client) 
     with client.subscriber(TOPIC, group=GROUP, start="earliest", stop_at="latest") as subscriber:
 
         async def handler(message: Message) -> None:
-            with pytest.raises(InvalidArgument, match="may not wait for the client"):
+            with pytest.raises(InvalidArgument, match="must not wait for the client"):
                 client.close()
             refused.append(message.value)
 

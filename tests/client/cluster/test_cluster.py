@@ -124,7 +124,7 @@ async def connect(errors: dict[str, Exception], config: ClientConfig) -> tuple[s
 
 
 async def test_where_nobody_listens_connecting_soon_ends_and_says_once_what_to_do() -> None:
-    refused = ConnectionRefused("broker a:1 is out of reach (connection refused): check that it runs there, and retry")
+    refused = ConnectionRefused("broker a:1 is unreachable (connection refused): check that it runs there, and retry")
     config = ClientConfig(connect_timeout_s=5, connect_refused_s=0.1, backoff_s_max=0.05)
     text, took_s = await connect({"a:1": refused, "b:1": refused}, config)
     assert took_s < 1
@@ -138,7 +138,7 @@ async def test_where_nobody_listens_connecting_soon_ends_and_says_once_what_to_d
 @pytest.mark.parametrize("other", [None, Unavailable("no broker leads the cluster at the moment: retry")])
 async def test_while_one_address_may_yet_answer_connecting_goes_on(other: Exception | None) -> None:
     config = ClientConfig(connect_timeout_s=0.5, connect_refused_s=0.05, rpc_timeout_s=0.1, backoff_s_max=0.05)
-    errors: dict[str, Exception] = {"a:1": ConnectionRefused("broker a:1 is out of reach")}
+    errors: dict[str, Exception] = {"a:1": ConnectionRefused("broker a:1 is unreachable")}
     text, took_s = await connect(errors | ({"b:1": other} if other else {}), config)
     assert took_s > 0.4
     assert text.count("heck that") == 1

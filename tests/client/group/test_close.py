@@ -14,7 +14,7 @@ from tests.client.fake_broker import FakeCluster
 
 TOPIC = "shop/orders"
 GROUP = "billing"
-NAMES = "close ", "contact ", "keeping ", "membership ", "reader "
+NAMES = "close ", "lease ", "commit ", "membership ", "reader "
 """The first words of the names of a member's tasks."""
 SETTLED_S = 60.0
 """Longer than any timeout of a close."""

@@ -316,6 +316,6 @@ def test_the_last_error_is_told_with_what_is_overdue() -> None:
     window.lost()
     (overdue,), _ = window.expire(10.0)
     assert str(overdue.error) == (
-        "shop/orders#5 did not acknowledge within delivery_timeout_s; the record may be kept all the same; "
+        "shop/orders#5 did not acknowledge within delivery_timeout_s: the record may be stored nevertheless; "
         "last: broker b-0 is away"
     )

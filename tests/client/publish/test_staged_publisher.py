@@ -387,7 +387,7 @@ async def test_a_topic_of_the_same_name_gets_nothing_that_was_meant_for_the_earl
     cluster.create(TopicSpec(name=NAME))
     driver.start()
     assert driver.task is not None
-    with pytest.raises(NotFound, match="was deleted and created again since batch 0 was staged"):
+    with pytest.raises(NotFound, match="was deleted and recreated since batch 0 was staged"):
         await driver.task
     assert stored(cluster, NAME) == []
 

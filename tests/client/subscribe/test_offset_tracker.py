@@ -113,7 +113,7 @@ def test_a_start_beyond_the_end_is_waited_for() -> None:
 
 def test_what_a_broker_must_not_do() -> None:
     cursor = OffsetTracker(segment(), EARLIEST, None)
-    with pytest.raises(ProtocolViolation, match="before saying where they begin"):
+    with pytest.raises(ProtocolViolation, match="frames before their first offset"):
         cursor.wanted(0, 5)
     cursor.ready(0)
     receive(cursor, 0, 5)
@@ -153,7 +153,7 @@ def test_a_pruned_segment_of_which_more_was_awaited_is_an_error() -> None:
     cursor = OffsetTracker(segment(), EARLIEST, None)
     cursor.ready(0)
     receive(cursor, 0, 9)
-    with pytest.raises(OutOfRange, match="is gone"):
+    with pytest.raises(OutOfRange, match="is pruned"):
         cursor.pruned(describe(retention_s=60))
     assert not cursor.ended
 

@@ -191,12 +191,12 @@ assert sized(PLAIN[1:]) == PLAIN
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (PLAIN[:-1], "in the middle of one|its records have 9 bytes, of 8"),
-        (PLAIN + b"\x00", "its records have 9 bytes, of 10"),
-        (b"\x12" + PLAIN[1:] + b"\x00", "record 0 is not as long as it says"),
-        (b"\x0f" + PLAIN[1:], "record 0 is not as long as it says|its records have 8 bytes, of 9"),
-        (sized(b"\x00\x00\x02\x02k\x02v\x00"), "record 0 says that it is number 1"),
-        (sized(b"\x80\x00\x00\x02k\x02v\x00"), "record 0 has attributes"),
+        (PLAIN[:-1], "in the middle of one|its records have 9 of 8 bytes"),
+        (PLAIN + b"\x00", "its records have 9 of 10 bytes"),
+        (b"\x12" + PLAIN[1:] + b"\x00", "record 0 does not have its stated length"),
+        (b"\x0f" + PLAIN[1:], "record 0 does not have its stated length|its records have 8 of 9 bytes"),
+        (sized(b"\x00\x00\x02\x02k\x02v\x00"), "record 0 has the number 1"),
+        (sized(b"\x80\x00\x00\x02k\x02v\x00"), "record 0 has unknown attributes"),
         (sized(b"\x00\x00\x00\x03\x02v\x00"), "a length of -2"),
         (sized(b"\x00\x00\x00\x02k\x03\x00"), "a length of -2"),
         (sized(b"\x00\x00\x00\x02k\x02v\x01"), "-1 headers"),
@@ -262,10 +262,10 @@ def test_numbers_may_take_more_bytes_than_they_need() -> None:
 @pytest.mark.parametrize(
     ("batch", "refusal", "said"),
     [
-        (SMALL[:60], BatchErrorCode.INVALID_RECORD, "60 bytes are no record batch"),
-        (SMALL[:-1], BatchErrorCode.INVALID_RECORD, "send one for a partition"),
-        (SMALL + SMALL, BatchErrorCode.INVALID_RECORD, "send one for a partition"),
-        (changed(SMALL, batch_length=-1), BatchErrorCode.INVALID_RECORD, "says that it has 11"),
+        (SMALL[:60], BatchErrorCode.INVALID_RECORD, "60 bytes are not a record batch"),
+        (SMALL[:-1], BatchErrorCode.INVALID_RECORD, "send one batch per partition"),
+        (SMALL + SMALL, BatchErrorCode.INVALID_RECORD, "send one batch per partition"),
+        (changed(SMALL, batch_length=-1), BatchErrorCode.INVALID_RECORD, "has a length of 11"),
         (changed(SMALL, magic=1), BatchErrorCode.INVALID_RECORD, "message format 1: send format 2"),
         (changed(SMALL, magic=3), BatchErrorCode.CORRUPT_MESSAGE, "message format 3: send format 2"),
         (changed(SMALL, crc=7), BatchErrorCode.CORRUPT_MESSAGE, "should be 00000007"),

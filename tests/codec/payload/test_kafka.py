@@ -128,7 +128,7 @@ def test_a_payload_that_can_not_be_read_is_damage() -> None:
         decode_frame(
             frame._replace(payload=memoryview(bytes(frame.payload[:61]) + bytes(len(frame.payload) - 61))), None
         )
-    with pytest.raises(Corrupt, match="0 bytes are no record batch"):
+    with pytest.raises(Corrupt, match="0 bytes are not a record batch"):
         decode_frame(frame._replace(payload=memoryview(b"")), None)
     empty = bytes(frame.payload[:57]) + bytes(len(frame.payload) - 57)
     with pytest.raises(Corrupt, match="0 records do not fit"):

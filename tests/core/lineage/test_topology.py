@@ -226,7 +226,7 @@ def test_a_segment_can_not_end_before_it_begins_or_be_sealed_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parents", "ranges"),
+    ("predecessors", "ranges"),
     [
         ([0, 2], [KeyRange(0, 16_384), KeyRange(32_768, 49_152)]),
         ([1, 0], [KeyRange(0, 32_768)]),

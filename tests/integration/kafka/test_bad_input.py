@@ -17,7 +17,7 @@ way it can come: below tests/kafka unless it says otherwise. What is marked (req
 | an old epoch, an offset that was deleted | test_produce_fetch, test_directory | not any more (requests) |
 | max_bytes 0, negative; min_bytes, max_wait 2^31 | core/kafka/test_fetch_plan | sizes (requests) |
 | session unknown | core/kafka/test_fetch_session | sessions (requests) |
-| group id, timeout, protocols, another's member | core/kafka/test_classic_group, test_groups | groups (requests) |
+| group id, timeout, protocols, another's member | test_classic_group, test_groups | groups (requests) |
 | a group of the new protocol | ``test_not_supported.py`` | told what to set (requests) |
 | commit: 10,000 partitions, 4,097 bytes, unknown | core/kafka/test_committed, test_groups | commits (requests) |
 | partitions, replicas, names, configs, twice at once | test_topics, test_configs | topics (requests) |

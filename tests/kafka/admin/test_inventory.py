@@ -20,8 +20,8 @@ from seaweedmq.kafka.wire.messages import (
 from seaweedmq.kafka.wire.versions import ADVERTISED
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, Host, Testbed, frame, story
+from tests.doubles.memory_store import StorageOp
 from tests.kafka.byte_client import ByteClient, byte_clients
 
 ORDERS = TopicName("kafka", "orders")

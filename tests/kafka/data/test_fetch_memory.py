@@ -7,8 +7,8 @@ from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, DescribeConfigsRequest
 from seaweedmq.model.config import MIB
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import Testbed, story
+from tests.doubles.memory_store import StorageOp
 from tests.kafka.in_process_client import InProcessClient, batch, in_process_clients, records_of
 
 ORDERS = TopicName("kafka", "orders")

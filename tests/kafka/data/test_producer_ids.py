@@ -7,14 +7,14 @@ import pytest
 
 from seaweedmq.codec.state.kafka_producers import id_counter_from_json, id_counter_to_json
 from seaweedmq.codec.state.keys import KAFKA_PRODUCER_IDS
-from seaweedmq.coordination.memory import MemoryMetaServer, MemoryMetaStore
 from seaweedmq.core.kafka.id_blocks import BLOCK_IDS
 from seaweedmq.errors import Corrupt, StorageFailed, Unavailable
 from seaweedmq.kafka.data.producer_ids import CLAIMS_KEPT, ProducerIds
 from seaweedmq.model.claims import ClaimKind
 from seaweedmq.model.producer import KAFKA_PRODUCERS
 from seaweedmq.ports import Delete, Put
-from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp
+from tests.doubles.memory_meta import MemoryMetaServer, MemoryMetaStore
+from tests.doubles.memory_store import MemorySegmentStore, StorageOp
 
 
 class Cluster:

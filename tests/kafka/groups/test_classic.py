@@ -22,8 +22,8 @@ from seaweedmq.kafka.wire.messages import (
 )
 from seaweedmq.kafka.wire.versions import ADVERTISED
 from seaweedmq.model.messages.calls import DrainBroker
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import Testbed, story
+from tests.doubles.memory_store import StorageOp
 from tests.kafka.group_testbed import KAFKA, OFFSETS_TOPIC, TOPIC, Cluster, Gateway, Member, commit_of
 
 GROUP = "billing"

@@ -12,8 +12,8 @@ from seaweedmq.errors import Corrupt, ResourceExhausted, StorageFailed, Unavaila
 from seaweedmq.kafka.metadata.nodes import Nodes
 from seaweedmq.model.kafka.nodes import NODE_ID_MAX, NODES_MAX, Node, NodeTable
 from seaweedmq.ports import Delete, Put
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import Testbed, story
+from tests.doubles.memory_store import StorageOp
 from tests.kafka.byte_client import ByteClient, byte_client, byte_clients
 
 

@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from seaweedmq.codec.state import keys
-from seaweedmq.coordination.memory import Backup, MemoryMetaServer
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.ports import Changes, Compare, Delete, Entry, Put, Snapshot
+from tests.doubles.memory_meta import Backup, MemoryMetaServer
 from tests.sim.machines.etcd_errors import EtcdErrors, MetaCall
 from tests.sim.machines.loop import Owner, SimLoop
 from tests.sim.machines.network import machine_of

@@ -16,7 +16,7 @@ from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import BlockingInput, StorageSpace
-from seaweedmq.storage.store.memory import MemoryFile, MemoryLogReader, MemoryLogWriter, MemorySegmentStore, StorageOp
+from tests.doubles.memory_store import MemoryFile, MemoryLogReader, MemoryLogWriter, MemorySegmentStore, StorageOp
 from tests.sim.machines.loop import OWNER
 from tests.sim.machines.network import machine_of
 from tests.sim.machines.storage_faults import Trouble

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from seaweedmq.codec.paths import log_dir, topic_dir
 from seaweedmq.errors import StorageFailed
 from seaweedmq.model.segment import Segment
-from seaweedmq.storage.store.memory import StorageOp
+from tests.doubles.memory_store import StorageOp
 
 if TYPE_CHECKING:
     from tests.sim.nemesis.aimed import Aimed

@@ -18,7 +18,7 @@ from seaweedmq.codec.state.documents import topic_document, topic_from_document
 from seaweedmq.coordination import description
 from seaweedmq.model.id_ranges import NO_IDS
 from seaweedmq.model.messages.calls import DescribeTopic
-from seaweedmq.storage.store.memory import MemorySegmentStore
+from tests.doubles.memory_store import MemorySegmentStore
 
 Break = Callable[[pytest.MonkeyPatch], None]
 

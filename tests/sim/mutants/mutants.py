@@ -18,7 +18,7 @@ from seaweedmq.core.segment.segment_log import SegmentLog
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import SegmentState
 from seaweedmq.storage.tables import convert
-from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
+from tests.doubles.memory_converter import MemoryTableConverter
 from tests.sim.machines.storage import SimStore
 
 Break = Callable[[pytest.MonkeyPatch], None]

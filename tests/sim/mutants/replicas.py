@@ -23,7 +23,7 @@ from seaweedmq.core.segment.segment_log import SegmentLog
 from seaweedmq.errors import AlreadyExists
 from seaweedmq.model.description import ALL
 from seaweedmq.model.topic import Durability
-from seaweedmq.storage.store.memory import MemorySegmentStore
+from tests.doubles.memory_store import MemorySegmentStore
 from tests.sim.mutants.mutants import Break
 
 

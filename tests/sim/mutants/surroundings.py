@@ -12,7 +12,7 @@ from seaweedmq.coordination.observed import ObservedMetaStore
 from seaweedmq.core.clock_doubt import WallWatch
 from seaweedmq.core.files.seen_tables import SeenTables
 from seaweedmq.model.config import US_PER_S
-from seaweedmq.storage.store.memory import MemorySegmentStore
+from tests.doubles.memory_store import MemorySegmentStore
 from tests.sim.mutants.mutants import Break
 
 

@@ -11,7 +11,7 @@ from seaweedmq.model.config import KIB
 from seaweedmq.model.messages.calls import SealSegment
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Durability, TopicName
-from seaweedmq.storage.store.memory import StorageOp
+from tests.doubles.memory_store import StorageOp
 from tests.sim.machines.loop import Owner
 from tests.sim.machines.process import BrokerProcess
 from tests.sim.machines.storage_faults import Trouble

@@ -7,7 +7,7 @@ from seaweedmq.codec.paths import table_dir, topic_dir
 from seaweedmq.model.messages.calls import DeleteTopic
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.store.memory import StorageOp
+from tests.doubles.memory_store import StorageOp
 from tests.sim.machines.process import BrokerProcess
 from tests.sim.machines.storage_faults import Trouble
 from tests.sim.nemesis.aimed import ANSWER_S_MAX, SEALED_S_MAX, Aimed

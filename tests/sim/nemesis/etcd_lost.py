@@ -7,9 +7,9 @@ from seaweedmq.broker.recovery.cluster import recover_cluster
 from seaweedmq.broker.recovery.plan import EtcdCondition
 from seaweedmq.codec.state import keys
 from seaweedmq.codec.state.cluster import identity_from_json
-from seaweedmq.coordination.memory import Backup
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.cluster import StorageMarker
+from tests.doubles.memory_meta import Backup
 from tests.sim.machines.loop import Owner
 from tests.sim.nemesis.losses import Losses
 from tests.support.history import Violation

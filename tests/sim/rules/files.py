@@ -19,7 +19,7 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.logs.log_scan import LogScanner
-from seaweedmq.storage.store.memory import MemorySegmentStore
+from tests.doubles.memory_store import MemorySegmentStore
 from tests.sim.rules.checkers import ClusterState
 from tests.sim.rules.retention import listed
 from tests.support.history import Violation

@@ -8,7 +8,7 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.kafka.group_admin import INTERNAL_TOPICS
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.store.memory import MemoryFile, MemorySegmentStore
+from tests.doubles.memory_store import MemoryFile, MemorySegmentStore
 from tests.sim.scenario import TopicPlan
 from tests.support.history import History, Outcome, Polled, Violation
 

@@ -234,7 +234,7 @@ def test_a_place_beyond_the_end_is_refused_whether_an_option_or_the_checkpoint_s
 ) -> None:
     orders.table(0, 20)
     beyond = Copy(spark, orders, checkpoint.with_name("other"), startingOffsets='{"0": 21}')
-    assert "OutOfRange: option 'startingOffsets' asks for offset 21 of shop/orders#0" in refused(beyond)
+    assert "OutOfRange: option 'startingOffsets' is offset 21 of shop/orders#0" in refused(beyond)
     Copy(spark, orders, checkpoint).run()
     orders.seal(0, 10)  # as an older copy of the storage has it
     said = refused(Copy(spark, orders, checkpoint))
@@ -272,6 +272,6 @@ def test_records_that_went_before_they_were_read_are_an_error_unless_told_otherw
 def test_options_of_a_stream_are_refused_by_a_batch(spark: SparkSession, orders: TopicFiles) -> None:
     reader = spark.read.format("seaweedmq").options(storage=str(orders.root), topic=str(orders.name))
     with pytest.raises(
-        PySparkException, match=r"InvalidArgument: option 'maxRecordsPerTrigger' is not taken by spark.read"
+        PySparkException, match=r"InvalidArgument: option 'maxRecordsPerTrigger' is not an option of spark.read"
     ):
         reader.option("maxRecordsPerTrigger", "5").load().collect()

@@ -42,7 +42,7 @@ def test_brokers_that_are_away_are_asked_now_and_then_and_told_of_once(caplog: p
     assert ends.high_watermarks_if_any() == {}
     ends.now += AWAY_S
     assert ends.high_watermarks_if_any() == ends.high_watermarks_if_any() == {0: 9}
-    assert caplog.text.count("up to where tables reach, until brokers answer") == 1
+    assert caplog.text.count("is read up to the end of its tables") == 1
 
 
 def test_who_must_know_all_waits_for_brokers_and_for_segments_on_their_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,5 +61,5 @@ def test_who_must_know_all_does_not_wait_for_damaged_files() -> None:
 
 def test_who_must_know_all_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_ends, "PATIENCE_S", 0.0)
-    with pytest.raises(Unavailable, match="nobody knows how far some segments of shop/orders are committed"):
+    with pytest.raises(Unavailable, match="end offsets of some segments of shop/orders are unknown"):
         Asked({0: 5}).all_high_watermarks(lambda: [0, 1])

@@ -69,12 +69,15 @@ def test_limits_are_told_to_spark() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"maxRecordsPerTrigger": "5", "maxBytesPerTrigger": "5"}, "are both given: Spark holds a batch to one limit"),
-        ({"maxRecordsPerTrigger": "0"}, "'maxRecordsPerTrigger' is '0': give a whole number from 1 up"),
+        (
+            {"maxRecordsPerTrigger": "5", "maxBytesPerTrigger": "5"},
+            "exclude each other: Spark applies one limit to a batch",
+        ),
+        ({"maxRecordsPerTrigger": "0"}, "'maxRecordsPerTrigger' is '0': give a whole number from 1"),
         ({"maxFilesPerTrigger": "many"}, "'maxFilesPerTrigger' is 'many'"),
-        ({"endingOffsets": "latest"}, "'endingOffsets' is not taken by spark.readStream"),
+        ({"endingOffsets": "latest"}, "'endingOffsets' is not an option of spark.readStream"),
         ({"failOnDataLoss": "maybe"}, "'failOnDataLoss' is 'maybe': give true or false"),
-        ({"startingOffsets": "1", "startingTimestamp": "2026-01-01"}, "both say where to begin"),
+        ({"startingOffsets": "1", "startingTimestamp": "2026-01-01"}, "exclude each other"),
         (
             {"maxRecordPerTrigger": "1"},
             "'maxRecordPerTrigger' is unknown: did you mean 'maxRecordsPerTrigger'",
@@ -232,9 +235,9 @@ def test_a_checkpoint_that_does_not_fit_is_named_with_the_remedy(orders: TopicFi
     for broken, error, message in (
         ({**good, "uid": 8}, NotFound, "a topic that was deleted, perhaps shop/orders itself"),
         ({**good, "v": 2}, Unsupported, "offsets of version 2"),
-        ({"partition": 3}, InvalidArgument, "which no stream of ours wrote"),
+        ({"partition": 3}, InvalidArgument, "which SeaweedMQ did not write"),
         ({**good, "segments": {"0": 21}}, OutOfRange, "at offset 21 of shop/orders#0, which ended at 20"),
-        ({**good, "segments": {"5": 1}}, OutOfRange, "in segment 5 of shop/orders, and the newest there is 0"),
+        ({**good, "segments": {"5": 1}}, OutOfRange, "in segment 5 of shop/orders, and the newest is 0"),
     ):
         with pytest.raises(error, match=message):
             reader.latestOffset(broken, ReadAllAvailable())
@@ -285,7 +288,7 @@ def test_a_topic_that_is_made_anew_under_a_task_is_not_read(orders: TopicFiles) 
     (partition,) = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
     orders.uid = 8
     orders.write_documents()
-    with pytest.raises(NotFound, match="was deleted and made anew while it was read"):
+    with pytest.raises(NotFound, match="was recreated during the read"):
         list(reader.read(partition))
 
 

@@ -139,18 +139,18 @@ def test_what_can_not_be_written_is_refused_in_a_sentence(spark: SparkSession, t
     topic = target.create("sink/refused")
     rows = spark.range(10).selectExpr("cast(id as string) key", "cast(id as string) value")
     assert "did you mean 'bootstrap'?" in refusal(target, rows, topic, bootstrp="x")
-    assert "option 'key' is 'id', which is no column of the DataFrame: it has key, value" in refusal(
+    assert "option 'key' is 'id', not a column of the DataFrame: it has key, value" in refusal(
         target, rows, topic, key="id"
     )
     assert "there is no topic sink/none" in refusal(target, rows, "sink/none")
-    assert "column 'offset' can not be written (the topic gives them): drop it" in refusal(
+    assert "column 'offset' cannot be written (the topic assigns it): drop it" in refusal(
         target, rows.selectExpr("*", "1 as offset"), topic
     )
     elsewhere = refusal(target, rows, topic, storage=str(tmp_path))
     assert f"storage {tmp_path} holds no topic sink/refused" in elsewhere
     assert "Check that brokers run there" in refusal(target, rows, topic, bootstrap="127.0.0.1:1")
     writer = rows.write.format("seaweedmq").mode("overwrite").options(**target.options(topic))
-    with pytest.raises(PySparkException, match='a topic is only appended to: use mode\\("append"\\)'):
+    with pytest.raises(PySparkException, match='a topic can only be appended to: use mode\\("append"\\)'):
         writer.save()
     counts = spark.readStream.format("rate").load().groupBy("value").count()
     for mode in ("complete", "update"):
@@ -271,7 +271,7 @@ def test_what_was_staged_for_a_topic_does_not_come_into_the_next_one_of_its_name
     with StagedSink(target.storage, plan.topic, "q-1").batch(1).staging("0") as file:
         Stager(file, plan.columns, plan.ring, plan.ranges, plan.frame_bytes_max, system_environment()).write([batch])
         staged = file.finish()
-    with pytest.raises(NotFound, match="was deleted and created again since batch 1 was staged for it"):
+    with pytest.raises(NotFound, match="was deleted and recreated since batch 1 was staged for it"):
         run(publish_staged(options, "q-1", 1, [staged], plan.topic_uid))
     assert target.records(topic) == []
 
@@ -293,7 +293,7 @@ def test_a_write_that_is_published_has_not_failed_because_something_of_it_stays(
     monkeypatch.setattr(StagedSink, "remove", remove)
     BatchSink(options, plan, "w-1").commit([staged])
     assert len(target.records(topic)) == 10
-    assert "stays until it is swept: the directory does not answer" in caplog.text
+    assert "until the next sweep: the directory does not answer" in caplog.text
 
 
 def test_a_query_whose_topic_was_deleted_and_created_again_ends_with_a_sentence_and_does_not_begin_again(
@@ -311,7 +311,7 @@ def test_a_query_whose_topic_was_deleted_and_created_again_ends_with_a_sentence_
     target.create(topic)
     (tmp_path / "all" / "001.parquet").rename(tmp_path / "in" / "001.parquet")
     refused = (
-        f"topic {topic} was deleted and created again since this query began to write to it: begin the query anew with "
+        f"topic {topic} was deleted and created again since this query began to write to it: restart the query with "
         "another checkpoint to fill the new topic"
     )
     with pytest.raises(PySparkException, match=refused):
@@ -383,7 +383,7 @@ def test_files_are_imported_whatever_they_are(spark: SparkSession, target: Targe
         assert (told[0], told[-1]) == ((0, sum(sizes)), (sum(sizes), sum(sizes)))
         if kind == "parquet":
             assert {sizes[0], sizes[0] + sizes[1]} < {done for done, _ in told}
-    with pytest.raises(InvalidArgument, match="format 'avro' can not be imported: give one of parquet, csv, json"):
+    with pytest.raises(InvalidArgument, match="format 'avro' cannot be imported: give one of parquet, csv, json"):
         jobs.import_files(spark, [folder], "avro", **target.options(topic))
 
 
@@ -414,7 +414,7 @@ def test_an_import_that_ends_in_the_middle_says_how_far_it_came(
     topic = target.create("sink/middle")
     (tmp_path / "a.csv").write_text("id,name\n1,a\n2,b\n")
     (tmp_path / "b.csv").write_text("name,id\nc,3\n")
-    with pytest.raises(SeaweedMQError, match=r"2 rows of the files before .*/b\.csv are published, and nothing from"):
+    with pytest.raises(SeaweedMQError, match=r"2 rows of the files before .*/b\.csv are published, and none from"):
         jobs.import_files(spark, [str(tmp_path)], "csv", **target.options(topic), piece_bytes=1)
     assert target.table(topic).column("name").to_pylist() == ["a", "b"]
 

@@ -77,7 +77,7 @@ def test_types_that_spark_lacks_are_written_if_the_values_fit() -> None:
 )
 def test_columns_of_which_a_topic_would_get_sparks_inner_encoding_are_refused(kind: DataType) -> None:
     given = StructType([StructField("id", StringType()), StructField("happened", kind)])
-    with pytest.raises(InvalidArgument, match=r"column 'happened' has values of type variant.*to_json"):
+    with pytest.raises(InvalidArgument, match=r"column 'happened' has type variant.*to_json"):
         check_kinds(given)
     check_kinds(StructType([StructField("tags", ArrayType(MapType(StringType(), StringType())))]))
 
@@ -93,9 +93,9 @@ def test_a_null_that_the_topic_does_not_allow_is_refused_wherever_it_is() -> Non
 @pytest.mark.parametrize(
     ("number", "checkpoint", "last", "last_checkpoint", "said"),
     [
-        (3, "/c", 4, "/c", "batches up to 4 of its query are published"),
+        (3, "/c", 4, "/c", "batches up to 4 of the query are published"),
         (3, "", 4, "", "checkpoint .not known. is not written"),
-        (4, "/copy", 4, "/c", "a query with the checkpoint /c has written a batch of that number"),
+        (4, "/copy", 4, "/c", "a query with the checkpoint /c wrote a batch with this number"),
         (4, "/c", 4, "/c", None),
         (4, "", 4, "/c", None),
         (4, "/c", 4, "", None),
@@ -118,9 +118,9 @@ def test_options_are_checked() -> None:
     assert (options.bootstrap, options.key, options.repeat_unknown) == (("h:1", "h:2"), "id", True)
     for wrong, said in (
         ({"topc": "x"}, "did you mean 'topic'?"),
-        ({"startingOffsets": "x"}, "is not taken by df.write"),
+        ({"startingOffsets": "x"}, "is not an option of df.write"),
         ({"topic": ""}, "option 'topic' is missing"),
-        ({"path": "/x"}, "a path is not taken"),
+        ({"path": "/x"}, "take no path"),
         ({"repeatUnknown": "maybe"}, "give true or false"),
         ({"bootstrap": "nowhere"}, "is not HOST:PORT"),
     ):

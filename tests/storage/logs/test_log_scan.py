@@ -140,7 +140,7 @@ def test_a_flipped_bit_is_never_served(at: int, bit: int, read_bytes: int) -> No
 def test_a_flipped_bit_of_the_version_is_damage_and_no_newer_format(start: int, bit: int) -> None:
     damaged = bytearray(LOG)
     damaged[start + 4] ^= 1 << bit
-    with pytest.raises(Corrupt, match=rf"the\.log is damaged at byte {start}, .*says format version"):
+    with pytest.raises(Corrupt, match=rf"the\.log is damaged at byte {start}, .*has format version"):
         scan(bytes(damaged))
 
 
@@ -200,7 +200,7 @@ def test_a_renamed_log_is_refused() -> None:
 
 
 def test_a_text_file_is_refused() -> None:
-    with pytest.raises(Corrupt, match=r"the\.log can not be read"):
+    with pytest.raises(Corrupt, match=r"the\.log cannot be read"):
         scan(b"hello world, this is no log" * 10)
 
 

@@ -21,10 +21,10 @@ from seaweedmq.model.topic import Topic
 from seaweedmq.storage.logs.log_index import LogIndex
 from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.store.files import FileSegmentStore
-from seaweedmq.storage.store.memory import MemorySegmentStore
 from seaweedmq.storage.tables.files import convert_files
-from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
 from tests.codec.samples import Sample, sample, samples
+from tests.doubles.memory_converter import MemoryTableConverter
+from tests.doubles.memory_store import MemorySegmentStore
 from tests.support.segments import NAME, logs_of, make_frame, make_topic, records_of, tables_of, value_of, write_log
 
 TYPED = pa.schema([pa.field("id", pa.int64()), pa.field("name", pa.string())])

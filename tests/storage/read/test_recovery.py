@@ -17,8 +17,8 @@ from seaweedmq.ports import LogReader
 from seaweedmq.storage.logs.lost_blocks import BLOCK_BYTES
 from seaweedmq.storage.read.recovery import Recovered, earliest_offset, recover_segment
 from seaweedmq.storage.store.files import FileSegmentStore
-from seaweedmq.storage.store.memory import MemorySegmentStore
 from seaweedmq.storage.tables.files import convert_files
+from tests.doubles.memory_store import MemorySegmentStore
 from tests.support.segments import begin_log, make_frame, make_segment, make_topic, write_log
 
 

@@ -70,7 +70,7 @@ async def test_after_a_failed_append_nothing_is_written_behind_the_torn_tail(
         failing(patch, "write_all", errno.ENOSPC, after_bytes=3)
         with pytest.raises(StorageFailed):
             await log.append([b"half-written"])
-    with pytest.raises(StorageFailed, match="go on in another file"):
+    with pytest.raises(StorageFailed, match="continue in another file"):
         await log.append([b"more"])
     assert (store.root / log.path).read_bytes().endswith(b"hal")
     await log.close()
@@ -85,9 +85,9 @@ async def test_fsync_is_never_tried_again_after_it_failed(
         failing(patch, "sync_file", errno.EIO)
         with pytest.raises(StorageFailed, match="I/O error"):
             await log.sync()
-    with pytest.raises(StorageFailed, match="go on in another file"):
+    with pytest.raises(StorageFailed, match="continue in another file"):
         await log.sync()
-    with pytest.raises(StorageFailed, match="go on in another file"):
+    with pytest.raises(StorageFailed, match="continue in another file"):
         await log.append([b"y"])
     await log.close()
 
@@ -118,7 +118,7 @@ async def test_an_append_whose_fsync_failed_is_written_and_the_next_sync_says_wh
     assert (store.root / log.path).read_bytes().endswith(b"x")
     with pytest.raises(StorageFailed, match="I/O error"):
         await log.sync()
-    with pytest.raises(StorageFailed, match="go on in another file"):
+    with pytest.raises(StorageFailed, match="continue in another file"):
         await log.append([b"y"], sync=True)
     await log.close()
 
@@ -179,9 +179,9 @@ async def test_documents_put_together_make_their_names_durable_once(
 async def test_a_vanished_root_is_said_and_not_made_anew(store: FileSegmentStore) -> None:
     await write_log(store, 0, [b"x"])
     shutil.rmtree(store.root)
-    with pytest.raises(StorageFailed, match="vanished"):
+    with pytest.raises(StorageFailed, match="the directory is missing"):
         await begin_log(store, 1)
-    with pytest.raises(StorageFailed, match="vanished"):
+    with pytest.raises(StorageFailed, match="the directory is missing"):
         await store.put_documents(NAME, {"topic.json": b"{}"})
     with pytest.raises(StorageFailed, match="no such directory"):
         await store.check()

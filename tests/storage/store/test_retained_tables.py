@@ -123,8 +123,8 @@ async def test_without_hard_links_there_is_one_name_and_it_is_said_once(
     target = DirectoryTarget(store.root, NAME, 1)
     target.publish(target.create(), 0, 5)
     assert [r.getMessage() for r in caplog.records if "hard links" in r.getMessage()] == [
-        f"{store.root} has no hard links ({os.strerror(error)}): tables that are replaced or expire are gone at once, "
-        "also for queries that have begun with them and must be started again"
+        f"hard links unsupported: {store.root}: {os.strerror(error)}; running queries fail if their tables are "
+        "replaced or expire, restart them"
     ]
 
 

@@ -209,9 +209,9 @@ LEFT_OUT = {
     "decimal of 76 digits": (pa.decimal256(76, 2), "decimal256(76, 2): Delta's decimals have 38 digits"),
     "list of times": (pa.list_(pa.time64("us")), "time64[us]: Delta has no such type"),
     "struct with one": (pa.struct([("d", pa.duration("us"))]), "duration[us]: Delta has no such type"),
-    "names by case": (ALIKE, f"{ALIKE}: to Delta the fields 'id' and 'ID' have one name"),
-    "names in a list": (pa.list_(ALIKE), f"{ALIKE}: to Delta the fields 'id' and 'ID' have one name"),
-    "names in a map": (pa.map_("string", ALIKE), f"{ALIKE}: to Delta the fields 'id' and 'ID' have one name"),
+    "names by case": (ALIKE, f"{ALIKE}: Delta treats the fields 'id' and 'ID' as one"),
+    "names in a list": (pa.list_(ALIKE), f"{ALIKE}: Delta treats the fields 'id' and 'ID' as one"),
+    "names in a map": (pa.map_("string", ALIKE), f"{ALIKE}: Delta treats the fields 'id' and 'ID' as one"),
 }
 
 

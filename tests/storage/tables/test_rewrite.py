@@ -105,7 +105,7 @@ def test_a_file_system_without_dates_is_refused(orders: TopicFiles, monkeypatch:
     original = orders.table(0, 20)
     monkeypatch.setattr("os.utime", lambda *_, **__: None)
     original_of_the_future = SegmentFile(**{**_fields(original), "modified_us": LATER_US})
-    with pytest.raises(SeaweedMQError, match="does not keep times to the second"):
+    with pytest.raises(SeaweedMQError, match="does not store times to the second"):
         compact_tables(orders.root, orders.topic, [original_of_the_future], low_watermark=13)
     assert ranges(orders) == [(0, 20)]
 

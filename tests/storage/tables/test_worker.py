@@ -146,7 +146,7 @@ async def test_a_conversion_and_a_request_to_reconcile_bring_the_delta_log_in_li
     for _ in range(2):
         assert len(await converter.convert(make_topic(), [more], 30)) == 1, "conversion does not depend on it"
         assert not await converter.reconcile(make_topic())
-    assert caplog.text.count("the Delta log is not in line") == 1
+    assert caplog.text.count("Delta log out of date") == 1
     rebuild_log(store.root, make_topic())
     assert await converter.reconcile(make_topic())
     await converter.close()

@@ -1,4 +1,7 @@
-"""Records that ``send`` collects, and their columns. Python lists become columns at some 30 M values a second."""
+"""Batches of sent records, and their conversion to columns.
+
+Python lists become columns at about 30 million values per second.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,8 +21,10 @@ _TIMESTAMP = PLAIN_SCHEMA.field("_timestamp").type
 
 
 class Batch:
-    """Records of one publisher, appended until they are cut off from those that follow. Who appends may be late and
-    not see that yet: what was not counted when it was cut does not belong to it."""
+    """The records of one publisher up to a cut.
+
+    A thread may append without seeing a concurrent cut. Records that the cut did not count do not belong to the batch.
+    """
 
     __slots__ = (
         "filled_bytes", "has_extras", "headers", "keys", "limit_bytes", "promise", "size_bytes", "timestamp_us",
@@ -35,23 +40,23 @@ class Batch:
         loop_thread: int = NO_THREAD,
     ) -> None:
         self.limit_bytes = limit_bytes
-        """Bytes it may grow to; -1 when it takes no more."""
+        """The limit of ``filled_bytes``; -1 once the batch is cut."""
         self.filled_bytes = 0
-        """Bytes appended so far."""
+        """The bytes appended so far."""
         self.size_bytes = 0
-        """The same once it takes no more."""
+        """``filled_bytes`` at the cut; 0 before."""
         self.timestamp_us = timestamp_us
-        """Of every record that brings none."""
+        """The timestamp of records without one of their own, in microseconds since 1970."""
         self.values: list[bytes] = []
         self.keys: list[bytes | None] | None = None
         self.headers: list[HeaderPairs | None] | None = None
         self.timestamps: list[int | None] | None = None
         self.has_extras = False
-        """Some record brought headers or a timestamp, so every later one is put with ``put_extras``."""
+        """Whether a record has headers or a timestamp, so that later ones also need ``put_extras``."""
         self.promise = BatchPromise(deadline_s, partial(on_settled, self), loop_thread)
 
     def put_extras(self, index: int, headers: HeaderPairs | None, timestamp_us: int | None) -> None:
-        """Headers and timestamp of record ``index``; records before it had none unless they were put here too."""
+        """Set the headers and timestamp of record ``index``; earlier records have none unless set here."""
         self.has_extras = True
         if headers is not None and self.headers is None:
             self.headers = [None] * index
@@ -63,14 +68,19 @@ class Batch:
             self.timestamps.append(timestamp_us)
 
     def cut(self) -> None:
-        """Take no more records. In this order: see ``buffer``."""
+        """End the batch. The order of the steps matters: see ``buffer``."""
         self.limit_bytes = -1
         self.size_bytes = self.filled_bytes
         self.promise.begin(len(self.values))
 
     def rows(self, rows_bytes: int) -> list[Rows]:
-        """All records at once, which forgets them here: with the columns they need, ``_key, _timestamp, _headers`` if
-        any has one, and ``_value``."""
+        """Return all records as rows, and release them here.
+
+        The columns are ``_key``, ``_timestamp`` and ``_headers`` if any record has one, and ``_value``.
+
+        Args:
+            rows_bytes: Ignored: a batch is one part.
+        """
         flags = 0
         count = self.promise.count
         columns: list[pa.Array] = []
@@ -93,6 +103,6 @@ class Batch:
         return [Rows(whole, flags, self.timestamp_us, range(count), self.promise)]
 
     def forget(self) -> None:
-        """The frames hold the records now, or nobody does any more."""
+        """Release the records: frames hold them, or they have an outcome."""
         self.values = []
         self.keys = self.headers = self.timestamps = None

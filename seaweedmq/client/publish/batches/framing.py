@@ -1,4 +1,4 @@
-"""Rows into frames: which segment each row belongs to, and as few copies on the way as there can be."""
+"""Division of rows among segments, and their encoding into frames, with as few copies as possible."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,16 +23,23 @@ from seaweedmq.model.ring import HISTOGRAM_BUCKETS, WHOLE_RING, KeyRange
 from seaweedmq.rpc.messages.frames import pack_frames
 
 FRAME_BYTES_MAX = 120 * MIB
-"""More than this no client receives in a message. Brokers take less, as each says when a stream has reached it."""
+"""Limit of a frame, which is what clients can receive in a message. Each broker reports its lower limit when a stream
+opens."""
 SAMPLE_KEYS = 256
-"""Keys looked at for the histogram of a frame that needs no routing: a load figure, on which no correctness rests."""
+"""Number of keys sampled for the histogram of a frame that needs no routing. The histogram is a load figure without
+effect on correctness."""
 
 
 def by_segment(rows: Rows, routes: Routes, keyless_slot: int) -> list[tuple[int, Rows]]:
-    """Segments and the rows that go to each, in their order.
+    """Divide rows among segments, keeping their order.
 
     Args:
-        keyless_slot: of the rows without a key; they go there together, so that frames stay large.
+        rows: The rows.
+        routes: The current routes.
+        keyless_slot: The slot of all rows without a key: they stay together, so that frames stay large.
+
+    Returns:
+        Segment ids with their rows.
     """
     whole = routes.whole()
     if whole is not None:
@@ -56,7 +63,7 @@ def by_segment(rows: Rows, routes: Routes, keyless_slot: int) -> list[tuple[int,
 
 
 def key_slots(keys: pa.Array, keyless_slot: int, ring: KeyRange) -> Slots:
-    """Slots of a ``_key`` column, with ``keyless_slot`` for null. A ring that is not whole is of partitions."""
+    """Return the slots of a ``_key`` column, with ``keyless_slot`` for null. A smaller ring consists of partitions."""
     slots: Slots = slots_of(keys) if ring == WHOLE_RING else partitions_of(keys, ring.width)
     if keys.null_count:
         slots = np.where(keys.is_null().to_numpy(zero_copy_only=False), np.uint16(keyless_slot), slots)
@@ -73,9 +80,16 @@ def frames_of(
     frame_bytes: int,
     frame_bytes_max: int,
 ) -> Iterator[OutgoingFrame | FrameFailed]:
-    """The frames of rows that go to one segment, in order, sequences counted on from ``first_sequence``.
+    """Encode the rows of one segment into frames, in order, with consecutive sequences.
 
-    Aims for ``frame_bytes`` a frame. A single row over ``frame_bytes_max`` fails and takes no sequence.
+    Args:
+        rows: The rows.
+        segment_slots: The segment's range.
+        keyless_slot: The slot of rows without a key.
+        producer_id: The producer.
+        first_sequence: The sequence of the first row.
+        frame_bytes: The target size of a frame.
+        frame_bytes_max: The limit of a frame. A single row above it fails and takes no sequence.
     """
     parts = max(1, round(rows.columns.nbytes / frame_bytes))
     count = len(rows)
@@ -100,7 +114,7 @@ def frames_of(
 
 
 def over_limit(record: str, size_bytes: int, frame_bytes_max: int) -> InvalidArgument:
-    """Make the error of a record whose frame is larger than brokers take."""
+    """Make the error of a record whose frame exceeds the brokers' limit."""
     return InvalidArgument(
         f"{record}: a record that takes a frame of {size_bytes} bytes is over the limit of {frame_bytes_max} bytes: "
         "split it, or raise frame_bytes_max on every broker"
@@ -108,10 +122,15 @@ def over_limit(record: str, size_bytes: int, frame_bytes_max: int) -> InvalidArg
 
 
 def first_over_limit(columns: pa.RecordBatch, flags: int, frame_bytes_max: int) -> tuple[int, int] | None:
-    """Find the first row that fits no frame, and the size of its frame. Encodes only rows that may be too large.
+    """Find the first row that fits no frame. Encodes only rows that may be too large.
 
     Args:
-        columns: exactly those of ``payload_schema(flags, ...)``.
+        columns: Exactly the columns of ``payload_schema(flags, ...)``.
+        flags: The flags of a frame.
+        frame_bytes_max: The limit of a frame.
+
+    Returns:
+        The row's number and the size of its frame in bytes; None if all rows fit.
     """
 
     def frame_bytes(row: pa.RecordBatch) -> int:
@@ -119,8 +138,8 @@ def first_over_limit(columns: pa.RecordBatch, flags: int, frame_bytes_max: int) 
 
     if not columns.num_rows:
         return None
-    # Of each buffer, a frame has a description of 16 bytes and padding of less than 8: twice what one row needs of both
-    # is enough for any rows.
+    # A frame has 16 bytes of description and less than 8 of padding per buffer: twice the overhead of one row covers
+    # any number of rows.
     spare = 2 * (frame_bytes(columns.slice(0, 1)) - columns.slice(0, 1).nbytes)
     todo = [(0, columns.num_rows)]
     while todo:
@@ -168,23 +187,30 @@ def _slot_figures(rows: Rows, segment_slots: KeyRange, keyless_slot: int) -> tup
         bucket = (keyless_slot - segment_slots.lo) * HISTOGRAM_BUCKETS // segment_slots.width
         histogram = (0,) * bucket + (count,) + (0,) * (HISTOGRAM_BUCKETS - 1 - bucket)
         return keyless_slot, keyless_slot, histogram
-    # The segment covers the ring: its range bounds the slots, and a sample of keys tells the load.
+    # The segment covers the ring: its range bounds the slots, and a sample of keys estimates the load.
     keys = rows.columns.column(0)
     stride = max(1, count // SAMPLE_KEYS)
     if stride > 1:
         keys = keys.take(array_of(np.arange(0, count, stride), pa.int64()))
     sampled = histogram_of(key_slots(keys, keyless_slot, WHOLE_RING), segment_slots)
     scaled = [c * count // len(keys) for c in sampled]
-    scaled[scaled.index(max(scaled))] += count - sum(scaled)  # a frame's histogram counts all of its records
+    scaled[scaled.index(max(scaled))] += count - sum(scaled)  # A frame's histogram counts all of its records.
     return segment_slots.lo, segment_slots.hi - 1, tuple(scaled)
 
 
 def rows_of_frame(out: OutgoingFrame, schema: pa.Schema | None, ring: KeyRange) -> Rows:
-    """The rows of a frame that was made here, to be routed again. The topic may have got its schema since, or more
-    partitions: rows stay in the one they were for, or they would come there behind later ones of their keys.
+    """Decode a frame of this publisher into rows that are to be routed again.
+
+    The topic may have adopted a schema since, or more partitions. Rows stay in their partition: in another one they
+    would follow later records of their keys.
+
+    Args:
+        out: The frame.
+        schema: The topic's schema; None for a plain topic.
+        ring: The topic's ring.
 
     Raises:
-        Corrupt: the frame has another schema.
+        Corrupt: If the frame has another schema.
     """
     frame = next(split_frames(out.data, verify=False))
     header = frame.header

@@ -1,4 +1,4 @@
-"""The one carrier of rows between ``send`` and their frames."""
+"""The carrier of rows between ``send`` and their frames."""
 
 from dataclasses import dataclass, replace
 
@@ -14,23 +14,26 @@ Slots = npt.NDArray[np.uint16]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of one batch or table, in the order in which they are to be kept."""
+    """Rows of one batch or table, in the order in which they are to be appended."""
 
     columns: pa.RecordBatch
-    """Exactly those of ``payload_schema(flags, ...)``."""
+    """Exactly the columns of ``payload_schema(flags, ...)``."""
     flags: int
+    """The flags of their frames."""
     timestamp_us: int
-    """Of every row if there is no ``_timestamp`` column."""
+    """The timestamp of every row if there is no ``_timestamp`` column, in microseconds since 1970."""
     positions: Positions
+    """The positions in the batch or table."""
     promise: Promise
+    """The promise of the batch or table."""
     slots: Slots | None = None
-    """Of their keys; None until routing had to know them."""
+    """The slots of the keys; None until routing needs them."""
 
     def __len__(self) -> int:
         return int(self.columns.num_rows)
 
     def slice(self, at: int, count: int) -> "Rows":
-        """Rows ``[at, at + count)``, zero-copy."""
+        """Return rows ``[at, at + count)``, zero-copy."""
         if count == self.columns.num_rows:
             return self
         return replace(
@@ -41,7 +44,7 @@ class Rows:
         )
 
     def take(self, order: npt.NDArray[np.int64]) -> "Rows":
-        """The rows at these places, copied."""
+        """Return a copy of the rows with these numbers, in this order."""
         positions = self.positions
         return replace(
             self,

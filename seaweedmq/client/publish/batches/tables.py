@@ -1,4 +1,7 @@
-"""Arrow tables on their way out: do they fit the topic, what is their key, and how are they cut. No row is touched."""
+"""Arrow tables to be published: checked against the topic, with key and timestamp columns, and cut without copies.
+
+No row becomes a Python object.
+"""
 
 import re
 from collections.abc import Iterator
@@ -22,7 +25,7 @@ from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.config import KIB
 
 CHUNK_BYTES_MIN = 256 * KIB
-"""A table whose chunks are smaller on average is joined first: frames do not cross chunks."""
+"""Minimum average size of a table's chunks; smaller ones are joined first, since a frame cannot span chunks."""
 _RESERVED = (("_key", FLAG_KEY), ("_timestamp", FLAG_TIMESTAMP), ("_headers", FLAG_HEADERS))
 _OFFSET = re.compile(r"[+-]\d{2}:?\d{2}")
 _PLAIN = frozenset(PLAIN_SCHEMA.names)
@@ -31,17 +34,18 @@ _TIMESTAMP = PLAIN_SCHEMA.field("_timestamp").type
 
 @dataclass(slots=True, eq=False)
 class TableJob:
-    """A table that fits its topic: batches with exactly the columns of ``payload_schema(flags, ...)``."""
+    """A table converted to its topic's columns, exactly those of ``payload_schema(flags, ...)``."""
 
     batches: list[pa.RecordBatch]
     flags: int
     size_bytes: int
-    """Of its columns."""
+    """The size of the columns."""
     timestamp_us: int
+    """The timestamp of every row if there is no ``_timestamp`` column, in microseconds since 1970."""
     promise: TableFuture
 
     def rows(self, rows_bytes: int) -> Iterator[Rows]:
-        """Zero-copy cuts of about ``rows_bytes``, in order."""
+        """Yield zero-copy parts of about ``rows_bytes``, in order."""
         position = 0
         for batch in self.batches:
             step = max(1, batch.num_rows * rows_bytes // max(1, batch.nbytes))
@@ -52,30 +56,36 @@ class TableJob:
                 position = positions.stop
 
     def forget(self) -> None:
-        """Every row has its outcome."""
+        """Release the columns: every row has its outcome."""
         self.batches = []
 
 
 def is_plain(schema: pa.Schema) -> bool:
-    """Whether a table of this schema has ``_value`` and beside it only ``_key, _timestamp, _headers``."""
+    """Whether the columns are ``_value`` and optionally ``_key``, ``_timestamp`` and ``_headers``."""
     return "_value" in schema.names and _PLAIN.issuperset(schema.names)
 
 
 def as_table(table: pa.Table | pa.RecordBatch) -> pa.Table:
-    """Raises InvalidArgument unless it is one of the two, or a column name comes twice."""
+    """Return a table or record batch as a table.
+
+    Raises:
+        InvalidArgument: If it is of another type, or repeats a column name.
+    """
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
     if not isinstance(table, pa.Table):
-        raise InvalidArgument(f"send_table takes a pyarrow Table or RecordBatch, not {type(table).__name__}")
+        raise InvalidArgument(
+            f"send_table needs a pyarrow Table or RecordBatch, not {type(table).__name__}: convert it"
+        )
     names = table.schema.names
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidArgument(f"column {twice!r} comes twice in the table: rename one")
+        raise InvalidArgument(f"column {twice!r} occurs twice in the table: rename one")
     return table
 
 
 def schema_to_adopt(table: pa.Table) -> pa.Schema:
-    """The topic schema that a first table suggests: its columns, dictionaries decoded, without metadata.
+    """Return the topic schema for a first table: its columns, with dictionaries decoded, without metadata.
 
     Raises:
         InvalidArgument: If a column has an unknown time zone.
@@ -88,15 +98,15 @@ def schema_to_adopt(table: pa.Table) -> pa.Schema:
         unknown = unknown_zone(kind)
         if unknown is not None:
             raise InvalidArgument(
-                f"column {field.name!r} has times of the zone {unknown!r}, which is not known: give one like UTC, "
-                "+02:00 or Europe/Berlin"
+                f"column {field.name!r} has the time zone {unknown!r}, which is unknown: use one like UTC, +02:00 or "
+                "Europe/Berlin"
             )
         fields.append(pa.field(field.name, kind, nullable=field.nullable))
     return pa.schema(fields)
 
 
 def unknown_zone(kind: pa.DataType) -> str | None:
-    """The time zone of a type, or of what is in it, that readers would not know."""
+    """Return the first time zone in a type, or in its children, that is unknown; None if there is none."""
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return None if _OFFSET.fullmatch(kind.tz) or _is_zone(kind.tz) else str(kind.tz)
     parts = (unknown_zone(kind.field(i).type) for i in range(kind.num_fields))
@@ -114,14 +124,19 @@ def _is_zone(name: str) -> bool:
 def fit(
     table: pa.Table, schema: pa.Schema | None, key: str | None, timestamp: str | None
 ) -> tuple[list[pa.RecordBatch], int]:
-    """Batches and flags of a table that fits the topic.
+    """Convert a table to the topic's columns.
 
     Args:
-        schema: the topic's; None for a plain topic.
-        key, timestamp: names of the columns to take them from; by default ``_key`` and ``_timestamp`` if present.
+        table: The table.
+        schema: The topic's schema; None for a plain topic.
+        key: The column of the keys. Default: ``_key`` if present.
+        timestamp: The column of the timestamps. Default: ``_timestamp`` if present.
+
+    Returns:
+        The batches, without empty ones, and the flags of their frames.
 
     Raises:
-        InvalidArgument: names the column, what is expected and what was given.
+        InvalidArgument: If a column does not fit. The message names it, its type and the expected one.
     """
     columns: dict[str, pa.ChunkedArray] = {}
     if key is not None:
@@ -168,7 +183,11 @@ def _column(table: pa.Table, name: str, what: str) -> pa.ChunkedArray:
 
 
 def _decoded(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """Without dictionaries. Raises InvalidArgument: Arrow cannot decode these."""
+    """Return a column without dictionaries.
+
+    Raises:
+        InvalidArgument: If Arrow cannot decode them.
+    """
     if not pa.types.is_dictionary(column.type):
         return column
     try:
@@ -185,7 +204,7 @@ def _key_column(table: pa.Table, name: str) -> pa.ChunkedArray:
     if pa.types.is_integer(kind):
         column = column.cast(pa.string())
     elif not (_is_text(kind) or _is_bytes(kind)):
-        raise InvalidArgument(f"key column {name!r} is {kind}: a key is a string, binary or integer column")
+        raise InvalidArgument(f"key column {name!r} is {kind}: it must be a string, binary or integer column")
     return column.cast(pa.binary())
 
 
@@ -205,7 +224,7 @@ def _timestamp_column(table: pa.Table, name: str) -> pa.ChunkedArray:
     numbers = pa.chunked_array([chunk.view(pa.int64()) for chunk in column.chunks], type=pa.int64())
     bounds = pc.min_max(numbers).as_py()
     if bounds["min"] is not None and not TIMESTAMP_MIN_US <= bounds["min"] <= bounds["max"] <= TIMESTAMP_MAX_US:
-        raise InvalidArgument(f"timestamp column {name!r} leaves the years 1 to 9999: correct it")
+        raise InvalidArgument(f"timestamp column {name!r} has values outside the years 1 to 9999: correct them")
     return pa.chunked_array([chunk.view(_TIMESTAMP) for chunk in numbers.chunks], type=_TIMESTAMP)
 
 
@@ -227,7 +246,7 @@ def _fitted(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def _widens(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether every value of one type has an equal in the other, so that a cast loses nothing."""
+    """Whether every value of type ``given`` has an equal in ``wanted``, so that a cast loses nothing."""
     t = pa.types
     if t.is_null(given):
         return True

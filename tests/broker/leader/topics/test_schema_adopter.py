@@ -19,9 +19,9 @@ from seaweedmq.errors import InvalidArgument, SeaweedMQError, Unavailable
 from seaweedmq.model.messages.calls import AdoptSchema, AlterTopic, DescribeTopic, MoveSegment, SealSegment
 from seaweedmq.model.topic import TopicChange, TopicName
 from seaweedmq.ports import BrokerApi, Environment, Put
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.test_etcd_refuses import KINDS, refuse
 from tests.broker.testbed import NAME, TTL_S, Host, Testbed, story
+from tests.doubles.memory_store import StorageOp
 from tests.sim.machines.loop import Owner
 
 NUMBERS = schema_to_bytes(pa.schema([("number", pa.int64())]))

@@ -22,8 +22,8 @@ from seaweedmq.model.messages.calls import (
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Scaling, TopicChange, TopicName
 from seaweedmq.ports import Delete, Entry, Put
-from seaweedmq.storage.store.memory import MemoryFile, MemorySegmentStore, StorageOp
 from tests.broker.testbed import NAME, Host, Testbed, story
+from tests.doubles.memory_store import MemoryFile, MemorySegmentStore, StorageOp
 
 OTHER = TopicName("test", "other")
 STEPS, RESTORES = 4, 3

@@ -12,7 +12,6 @@ from seaweedmq.codec.state import keys
 from seaweedmq.codec.state.documents import topic_from_document
 from seaweedmq.codec.state.metadata import segment_to_json
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
-from seaweedmq.coordination.memory import MemoryMetaServer
 from seaweedmq.errors import (
     AlreadyExists,
     InvalidArgument,
@@ -38,8 +37,9 @@ from seaweedmq.model.messages.calls import (
 from seaweedmq.model.ring import WHOLE_RING, covers_ring
 from seaweedmq.model.topic import Durability, TopicChange, TopicName, TopicSpec
 from seaweedmq.ports import Compare, Delete, Put
-from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story, values
+from tests.doubles.memory_meta import MemoryMetaServer
+from tests.doubles.memory_store import StorageOp
 
 R = TypeVar("R")
 OTHER = TopicName("test", "other")

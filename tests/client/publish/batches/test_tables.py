@@ -164,7 +164,7 @@ async def test_safe_casts_and_column_order_are_allowed(client: Client) -> None:
         (lambda t: t.set_column(0, "id", [["one"]]), "column 'id' is string, the topic's schema has int64"),
         (lambda t: t.set_column(0, "id", pa.array([[1.5]])[0:1].flatten().cast(pa.float64())), "'id' is double"),
         (lambda t: t.set_column(0, "id", pa.array([None], pa.int64())), "column 'id' has 1 nulls"),
-        (lambda t: t.append_column("name", [["x"]]), "column 'name' comes twice"),
+        (lambda t: t.append_column("name", [["x"]]), "column 'name' occurs twice"),
     ],
 )
 async def test_a_table_that_does_not_fit_names_the_column(client: Client, change: object, message: str) -> None:
@@ -178,7 +178,7 @@ async def test_a_table_that_does_not_fit_names_the_column(client: Client, change
 async def test_times_of_a_zone_that_is_not_known_are_refused(client: Client, kind: pa.DataType) -> None:
     await client.admin.create_topic(TOPIC)
     async with client.publisher(TOPIC) as publisher:
-        with pytest.raises(InvalidArgument, match=r"column 'at' has times of the zone '(Mars/Phobos|\.\./UTC)'"):
+        with pytest.raises(InvalidArgument, match=r"column 'at' has the time zone '(Mars/Phobos|\.\./UTC)'"):
             await publisher.send_table(pa.table({"at": pa.nulls(1, kind)}))
         known = {"UTC": 0, "+02:00": 1, "Europe/Berlin": 2}
         table = pa.table({f"n{n}": pa.array([0], pa.timestamp("us", zone)) for zone, n in known.items()})
@@ -220,7 +220,7 @@ async def test_what_brokers_refuse_inside_of_a_column_is_refused_before_any_row_
     ("key", "timestamp", "message"),
     [
         ("nope", None, "key column 'nope' is not in the table"),
-        ("price", None, "key column 'price' is double: a key is a string, binary or integer column"),
+        ("price", None, "key column 'price' is double: it must be a string, binary or integer column"),
         (None, "name", "timestamp column 'name' is string"),
     ],
 )

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.core.kafka.test_classic_group import pair
 
 from seaweedmq.codec.kafka.group_records import encode_record
 from seaweedmq.core.kafka.groups.committed_offsets import CommittedOffsets
 from seaweedmq.core.kafka.groups.state_memory import StateMemory
 from seaweedmq.model.kafka.groups import GroupMetadataRecord, OffsetRecord, OffsetValue
 from tests.core.kafka.group_transcript import AT_MS, LIMITS, Transcript
+from tests.core.kafka.groups.test_classic_group import pair
 
 ORDERS, OTHERS = ("orders", 0), ("others", 3)
 DAY_S = 24 * 3_600

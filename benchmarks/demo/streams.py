@@ -1,4 +1,4 @@
-"""The demo's middle: two publishers and two groups at work on one topic, while a broker is killed."""
+"""Middle of the demo: two publishers and two groups work on one topic, while a broker is killed."""
 
 import asyncio
 import threading
@@ -11,11 +11,11 @@ from typing import NamedTuple, TypeVar
 import pyarrow as pa
 
 import seaweedmq.aio
-from seaweedmq.cli.demo import kafka, native
-from seaweedmq.cli.demo.cluster import DemoCluster
-from seaweedmq.cli.demo.flights import KEY, DemoFailed, check
-from seaweedmq.cli.demo.records import Arrived, arrived, halves
-from seaweedmq.cli.demo.threads import in_thread
+from benchmarks.demo import kafka, native
+from benchmarks.demo.cluster import DemoCluster
+from benchmarks.demo.flights import KEY, DemoFailed, check
+from benchmarks.demo.records import Arrived, arrived, halves
+from benchmarks.demo.threads import in_thread
 from seaweedmq.cli.output import Bars, progress, say
 
 TOPIC = "kafka/flights"
@@ -33,19 +33,19 @@ STEPS = SENT_BY_KAFKA, SENT_NATIVELY, READ_BY_KAFKA, READ_NATIVELY, HOURS, SPARK
     "Spark: stream, hours, back into a topic",
     "Spark: read, group, mean",
 )
-"""In the order in which they are shown."""
+"""Steps in the order of the final table."""
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class Rates:
-    """What was measured."""
+    """The measurements of all steps."""
 
     rows: list[dict[str, str]] = field(default_factory=list)
 
     def add(self, step: str, records: pa.Table, elapsed_s: float) -> None:
-        """A step that took these through."""
+        """Add a step that processed these records."""
         self.rows.append(
             {
                 "step": step,
@@ -57,7 +57,7 @@ class Rates:
         )
 
     async def of(self, step: str, records: pa.Table, work: Awaitable[T]) -> T:
-        """What becomes of work that takes these through."""
+        """Wait for work that processes these records, measure it, and return its result."""
         began_s = time.monotonic()
         result = await work
         self.add(step, records, time.monotonic() - began_s)
@@ -65,16 +65,16 @@ class Rates:
 
 
 class Streamed(NamedTuple):
-    """What both groups got."""
+    """The records that both groups received."""
 
     by_kafka: Arrived
     by_native: Arrived
     rebalances: int
-    """Of Kafka's group, since it was complete."""
+    """Number of rebalances of the Kafka group since it was complete."""
 
 
 class _Counts:
-    """How far everybody is, on bars. Half of the records acknowledged: time for something to happen, once."""
+    """The progress bars of all steps; calls ``happen`` once, when half of the records are acknowledged."""
 
     def __init__(self, bars: Bars, half: int, happen: Callable[[], None]) -> None:
         self._bars = bars
@@ -83,7 +83,7 @@ class _Counts:
         self._happen = happen
 
     def bar(self, step: str, total: int, *, publishes: bool = False) -> Callable[[int], None]:
-        """To be told the count of a step, from any thread."""
+        """Return a callback for the count of a step, which may be called from any thread."""
         bar, told = self._bars.add(step, total), [0]
 
         def at(count: int) -> None:
@@ -108,7 +108,7 @@ async def stream(cluster: DemoCluster, records: pa.Table, rates: Rates) -> Strea
     """Publish all records while both groups read, and kill a broker when half of them are acknowledged.
 
     Raises:
-        DemoFailed: it took too long, or a client said that something failed.
+        DemoFailed: If it took too long, or a client reported an error.
     """
     given_up = threading.Event()
     try:
@@ -121,7 +121,7 @@ async def stream(cluster: DemoCluster, records: pa.Table, rates: Rates) -> Strea
     except ExceptionGroup as failed:
         raise _first(failed) from None
     finally:
-        given_up.set()  # Kafka's clients run in threads
+        given_up.set()  # Kafka clients run in threads
 
 
 async def _stream(
@@ -163,12 +163,12 @@ async def _stream(
         over.set()
         await consuming
     committed = await asyncio.to_thread(group.committed)
-    check(committed == total, f"the group of Kafka's consumers has committed {committed:,} flights")
+    check(committed == total, f"the group of Kafka consumers has committed {committed:,} flights")
     return Streamed(arrived(group.pieces), arrived(reading.result()), rebalances)
 
 
 def _first(failed: Exception) -> Exception:
-    """Of what failed together, which is often one thing."""
+    """Return the first of several errors, which often have one cause."""
     while isinstance(failed, ExceptionGroup):
         failed = failed.exceptions[0]
     return failed

@@ -1,4 +1,4 @@
-"""Threads for clients that block, for long once there is no cluster any more: the process does not wait for them."""
+"""Threads for clients that block long after their cluster stopped; the process does not wait for them."""
 
 import asyncio
 import contextlib
@@ -11,15 +11,15 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """What ``work`` returns or raises. It goes on if this is cancelled, and does not keep the process from its end."""
+    """Return or raise the outcome of ``work``; a cancelled call leaves it running in a daemon thread."""
     outcome: Future[T] = Future()
     outcome.set_running_or_notify_cancel()
 
     def run() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits
             try:
                 outcome.set_result(work())
-            except Exception as error:  # noqa: BLE001 - told to who waits
+            except Exception as error:  # noqa: BLE001 - passed to the waiting task
                 outcome.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()

@@ -1,10 +1,10 @@
-"""The Parquet files that the brokers make of the flights."""
+"""Parquet files that the brokers write for the demo's flights."""
 
 import asyncio
 from pathlib import Path
 from typing import NamedTuple
 
-from seaweedmq.cli.demo.flights import COUNT, DemoFailed
+from benchmarks.demo.flights import COUNT, DemoFailed
 from seaweedmq.cli.output import progress, say
 from seaweedmq.codec.paths import parse_segment_file, table_dir
 from seaweedmq.model.topic import TopicName
@@ -13,10 +13,10 @@ TIMEOUT_S = 60.0
 
 
 async def until_parquet(storage: Path, topic: str) -> None:
-    """Return when the brokers have turned all log files into Parquet.
+    """Return when the brokers have converted all log files to Parquet.
 
     Raises:
-        DemoFailed: they did not in time.
+        DemoFailed: If they did not in time.
     """
     with progress("flights") as bars:
         bar = bars.add("logs to Parquet", COUNT)
@@ -28,8 +28,8 @@ async def until_parquet(storage: Path, topic: str) -> None:
                     await asyncio.sleep(0.1)
                     files = await asyncio.to_thread(_tables, storage, topic)
         except TimeoutError:
-            raise DemoFailed(f"the log files did not all become Parquet within {TIMEOUT_S:.0f} s") from None
-    say(f"the brokers made {len(files)} Parquet files of them, {sum(file.size_bytes for file in files) / 1e6:.1f} MB")
+            raise DemoFailed(f"not all log files were converted to Parquet within {TIMEOUT_S:.0f} s") from None
+    say(f"the brokers wrote {len(files)} Parquet files of them, {sum(file.size_bytes for file in files) / 1e6:.1f} MB")
 
 
 class _Table(NamedTuple):
@@ -38,7 +38,7 @@ class _Table(NamedTuple):
 
 
 def _tables(storage: Path, topic: str) -> list[_Table]:
-    """The Parquet files that are complete; their names say what they hold."""
+    """Return the complete Parquet files, whose names tell their offsets."""
     found = []
     for path in (storage / table_dir(TopicName.parse(topic))).glob("*.parquet"):
         name = parse_segment_file(path.relative_to(storage).as_posix())

@@ -1,6 +1,6 @@
-"""The streaming part of the demo: flights go to a topic, Spark makes hours of them, and these come from another topic.
+"""Streaming part of the demo: Spark aggregates flights of one topic to hours in another.
 
-See ``seaweedmq.examples.flights_streaming``, which is what Spark runs.
+Spark runs ``seaweedmq.examples.flights_streaming``.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 import seaweedmq.aio
-from seaweedmq.cli.demo.flights import check
+from benchmarks.demo.flights import check
 from seaweedmq.cli.output import say
 from seaweedmq.examples import nyc
 from seaweedmq.examples.flights_streaming import DELAYS
@@ -21,15 +21,15 @@ from seaweedmq.examples.running import FLIGHTS, make_topic
 
 REPLICAS = 2
 LINES_MAX = 8
-"""Of hours that are shown as they come."""
+"""Maximum number of hours that are shown as they come."""
 PLACE = "origin", "hour"
 
 
 async def publish_typed(addresses: list[str]) -> pa.Table:
-    """Publish all flights, one day after the other, with columns of their own; make the topic of the hours, too.
+    """Publish all flights day by day, with columns of their own, and create the topic of the hours.
 
     Returns:
-        What was published.
+        The published flights.
     """
     flights = await asyncio.to_thread(nyc.flights)
     bootstrap = ",".join(addresses)
@@ -64,7 +64,7 @@ async def _show(addresses: list[str]) -> None:
 
 
 def in_words(row: dict[str, Any], hours: int) -> str:
-    """An hour at an airport, and how many there are by now."""
+    """Format an hour at an airport, and the number of hours so far."""
     delay = "none left" if row["mean_delay"] is None else f"mean delay {row['mean_delay']:6.2f} min"
     sky = "no weather" if row["temp"] is None else f"{row['temp']:5.1f} °F"
     when = row["hour"].strftime("%Y-%m-%d %H:%M")
@@ -72,7 +72,7 @@ def in_words(row: dict[str, Any], hours: int) -> str:
 
 
 async def read_hours(addresses: list[str]) -> pa.Table:
-    """All that is in the topic, with its ``_key``."""
+    """Return all rows of the topic, with their ``_key``."""
     async with (
         seaweedmq.aio.connect(addresses) as client,
         client.subscriber(DELAYS, start="earliest", stop_at="latest") as subscriber,
@@ -83,20 +83,20 @@ async def read_hours(addresses: list[str]) -> pa.Table:
 
 
 def check_hours(found: pa.Table, expected: pa.Table) -> None:
-    """Every hour at every airport must be there once, keyed by the airport, with the figures of the CSV.
+    """Check that every hour at every airport exists once, keyed by the airport, with the values of the CSV.
 
     Args:
-        found: in any order, with ``_key``.
-        expected: of ``nyc.delays_by_hour``.
+        found: Rows of the topic in any order, with ``_key``.
+        expected: Rows of ``nyc.delays_by_hour``.
 
     Raises:
-        DemoFailed: says what is wrong.
+        DemoFailed: If not; the message says why.
     """
     places = set(zip(*(found.column(name).to_pylist() for name in PLACE), strict=True))
     repeated = found.num_rows - len(places)
     wanted = set(zip(*(expected.column(name).to_pylist() for name in PLACE), strict=True))
     check(repeated == 0, f"{repeated} hours came more than once")
-    check(not places - wanted, f"{len(places - wanted)} hours came that are none, or were not closed")
+    check(not places - wanted, f"{len(places - wanted)} hours came that do not exist, or were not closed")
     check(not wanted - places, f"{len(wanted - places)} of {len(wanted)} hours are missing")
     keys = found.column("_key").combine_chunks()
     check(keys.equals(found.column("origin").combine_chunks().cast(pa.binary())), "an hour's key is not its airport")

@@ -6,7 +6,7 @@ import pytest
 
 from seaweedmq.codec.paths import table_path
 from seaweedmq.errors import StorageFailed, Unavailable
-from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp
+from tests.doubles.memory_store import MemorySegmentStore, StorageOp
 from tests.support.segments import NAME, begin_log, make_preamble
 
 
@@ -40,7 +40,7 @@ async def test_an_append_with_its_fsync_survives_a_crash_unless_the_fsync_fails(
     assert await log.append([b"synced"], sync=True)
     failing = True
     assert not await log.append([b"lost"], sync=True)
-    with pytest.raises(StorageFailed, match="go on in another file"):
+    with pytest.raises(StorageFailed, match="continue in another file"):
         await log.sync()
     store.crash()
     assert bytes(store.files[log.path].data) == make_preamble(0) + b"synced"
@@ -121,5 +121,5 @@ async def test_a_failing_append_poisons_the_writer_and_may_leave_a_part() -> Non
     with pytest.raises(StorageFailed, match="full"):
         await log.append([b"0123456789"])
     assert len(store.files[log.path].data) <= len(make_preamble(0)) + 10
-    with pytest.raises(StorageFailed, match="go on in another file"):
+    with pytest.raises(StorageFailed, match="continue in another file"):
         await log.append([b"more"])

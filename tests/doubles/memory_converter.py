@@ -1,4 +1,4 @@
-"""``ports.TableConverter`` within a store in memory, for tests and the simulation."""
+"""``ports.TableConverter`` of a store in memory, for tests and the simulation."""
 
 import io
 import sys
@@ -9,19 +9,20 @@ from seaweedmq.codec.paths import table_path
 from seaweedmq.core.files.compaction import TableMerge
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic
-from seaweedmq.storage.store.memory import MemorySegmentStore
 from seaweedmq.storage.tables.compact import write_merge
 from seaweedmq.storage.tables.convert import Job, convert_logs
+from tests.doubles.memory_store import MemorySegmentStore
 
 
 class MemoryTableConverter:
-    """Converts within a ``MemorySegmentStore``, at once."""
+    """A converter within a ``MemorySegmentStore``, in this process."""
 
     def __init__(self, store: MemorySegmentStore, *, row_group_bytes: int) -> None:
         self._store = store
         self._row_group_bytes = row_group_bytes
 
     async def convert(self, topic: Topic, logs: Sequence[SegmentFile], end_offset: int | None) -> list[SegmentFile]:
+        """Convert logs of one segment to tables, and return all tables that hold records of the logs."""
         if not logs:
             return []
         beside = logs[0].path, self._store.files.get(logs[0].path)
@@ -45,12 +46,13 @@ class MemoryTableConverter:
         return [listed[t.path] for t in tables if t.path in listed]
 
     async def reconcile(self, topic: Topic) -> bool:
-        """Nobody else reads what is in memory."""
+        """Do nothing: a store in memory has no Delta log."""
         return True
 
     async def compact(
         self, topic: Topic, tables: Sequence[SegmentFile], *, low_watermark: int = 0
     ) -> list[SegmentFile]:
+        """Merge consecutive tables of one segment, without the records below the low watermark."""
         merge = TableMerge(tables=tuple(tables), low_watermark=low_watermark)
         contents = {table.path: await self._store.open_input(table) for table in tables}
         sink = io.BytesIO()
@@ -62,20 +64,22 @@ class MemoryTableConverter:
         return [f for f in await self._store.list_files(tables[0].topic, tables[0].segment) if f.path == path]
 
     async def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing: there is no child process."""
 
 
 class _MemoryTarget:
-    """``TableTarget`` that keeps finished tables until they are put into the store."""
+    """A ``TableTarget`` that holds finished tables until they are put into the store."""
 
     def __init__(self, of: SegmentFile) -> None:
         self._of = of
         self.written: dict[str, bytes] = {}
 
     def create(self) -> IO[bytes]:
+        """Create an empty sink."""
         return io.BytesIO()
 
     def publish(self, sink: IO[bytes], base: int, end: int) -> SegmentFile:
+        """Hold a written sink as the table of offsets ``[base, end)``."""
         sink.seek(0)
         content = sink.read()
         path = table_path(self._of.topic, self._of.segment, base, end)
@@ -93,4 +97,5 @@ class _MemoryTarget:
         )
 
     def discard(self, sink: IO[bytes]) -> None:
+        """Drop an unpublished sink."""
         sink.close()

@@ -1,4 +1,4 @@
-"""SeaweedMQ's own side of the demo: one publisher, and a group that reads."""
+"""Native side of the demo: one publisher, and a group that reads."""
 
 import asyncio
 import contextlib
@@ -7,8 +7,8 @@ from functools import partial
 
 import pyarrow as pa
 
+from benchmarks.demo.records import ARRIVED
 from seaweedmq.aio import Client, GroupSubscriber
-from seaweedmq.cli.demo.records import ARRIVED
 
 SLICE_ROWS = 4_096
 
@@ -16,7 +16,7 @@ SLICE_ROWS = 4_096
 async def publish(
     client: Client, topic: str, records: pa.Table, count: Callable[[int], None], timeout_s: float
 ) -> None:
-    """Publish ``_key`` and ``_value`` of all rows, and wait until all are acknowledged; ``count`` how many are."""
+    """Publish ``_key`` and ``_value`` of all rows, and wait for all acknowledgements, counted by ``count``."""
     acknowledged = 0
 
     def stored(rows: int) -> None:
@@ -35,7 +35,7 @@ async def publish(
 async def read(
     client: Client, topic: str, group: str, members: int, records: int, count: Callable[[int], None]
 ) -> list[pa.Table]:
-    """Read so many records with so many members that share them; all of it as it came, see ``ARRIVED``."""
+    """Read a number of records with a number of members that share them; returns them in order, see ``ARRIVED``."""
     pieces: list[pa.Table] = []
     taken = 0
     async with contextlib.AsyncExitStack() as stack:

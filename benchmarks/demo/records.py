@@ -1,6 +1,7 @@
-"""The flights as records: a JSON object each, keyed by the plane, and back again, whole columns at a time.
+"""Conversion of the flights to records and back: a JSON object each, keyed by the plane, whole columns at a time.
 
-Two publishers share them. One plane's flights all go by the same one: between two there would be no order to keep.
+Two publishers share them. One of them publishes all flights of a plane, since two publishers keep no order between
+them.
 """
 
 from typing import NamedTuple
@@ -11,21 +12,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from seaweedmq.cli.demo.flights import KEY, check
+from benchmarks.demo.flights import KEY, check
 from seaweedmq.codec.murmur2 import partitions_of
 
 SPECIAL = r'["\\\x00-\x1f]'
-"""What would have to be escaped in JSON."""
+"""Characters that JSON would have to escape."""
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 PLACE = "_partition", "_offset"
 ARRIVED = pa.schema(
     [("_partition", pa.int32()), ("_offset", pa.int64()), ("_key", pa.binary()), ("_value", pa.binary())]
 )
-"""Of records as a group got them, in the order in which it did."""
+"""Columns of received records, in the order of arrival."""
 
 
 def to_records(flights: pa.Table) -> pa.Table:
-    """Columns ``_key`` and ``_value``, a row for each flight."""
+    """Return columns ``_key`` and ``_value``, a row for each flight."""
     parts: list[str | pa.ChunkedArray] = []
     for name in flights.column_names:
         parts += [f'{"," if parts else "{"}"{name}":', _json(flights.column(name))]
@@ -34,7 +35,7 @@ def to_records(flights: pa.Table) -> pa.Table:
 
 
 def from_records(arrived: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
-    """The flights with this schema that records hold, and their ``_key``."""
+    """Return the flights that records hold, with this schema, and their ``_key``."""
     lines = pa.BufferReader(b"\n".join(arrived.column("_value").to_pylist()))
     options = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
     flights = pa.json.read_json(lines, parse_options=options).combine_chunks()
@@ -52,23 +53,23 @@ def _json(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def halves(records: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Every other plane's, and the others; of those without a plane every other one."""
+    """Divide records into two halves by plane; those without a plane alternate."""
     planes = records.column("_key").combine_chunks().dictionary_encode().indices
     numbers = pc.coalesce(planes, pa.array(np.arange(len(planes)), planes.type)).to_numpy()
     return records.filter(pa.array(numbers % 2 == 0)), records.filter(pa.array(numbers % 2 == 1))
 
 
 class Arrived(NamedTuple):
-    """What a group got."""
+    """The records that a group received."""
 
     records: pa.Table
-    """Each once, in the order in which they came first."""
+    """Records without repeats, in the order of first arrival."""
     repeated: int
-    """How many came again."""
+    """Number of records that arrived again."""
 
 
 def arrived(pieces: list[pa.Table]) -> Arrived:
-    """The records of pieces in the order in which they came. Partition and offset tell one from another."""
+    """Remove repeats from the pieces, given in the order of arrival; partition and offset identify a record."""
     whole = pa.concat_tables(pieces).combine_chunks()
     partitions, offsets = (whole.column(name).to_numpy().astype(np.int64) for name in PLACE)
     firsts = np.sort(np.unique(partitions << 40 | offsets, return_index=True)[1])
@@ -76,7 +77,7 @@ def arrived(pieces: list[pa.Table]) -> Arrived:
 
 
 def check_places(records: pa.Table, partitions: int) -> None:
-    """Whoever published a record, its plane says in which partition it is. Raises DemoFailed."""
+    """Check that a record's partition depends on its plane alone, for both publishers. Raises DemoFailed."""
     keys = records.column("_key").combine_chunks()
     found = records.column("_partition").to_numpy()
     expected = partitions_of(keys, partitions)
@@ -85,7 +86,7 @@ def check_places(records: pa.Table, partitions: int) -> None:
 
 
 def same_places(left: pa.Table, right: pa.Table) -> bool:
-    """Whether two groups got the same records from the same offsets."""
+    """Whether two groups received the same records at the same offsets."""
     return bool(_by_place(left).equals(_by_place(right)))
 
 

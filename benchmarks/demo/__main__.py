@@ -1,10 +1,9 @@
-"""`make demo`: 336,776 real flights through a local cluster and back with Spark, every record verified.
+"""Demo of `make demo`: 336,776 real flights through a local cluster and back with Spark, every record verified.
 
-Each flight gets a row number. Half of the planes' flights are published by librdkafka, half by SeaweedMQ's client, to
-one topic, while a group of Kafka's consumers and a group of our own read it; in the middle one of the three brokers is
-killed with SIGKILL, the one that coordinates Kafka's group. In the end the rows that each group got, sorted by number,
-must equal the rows that were sent, along every tail number the row numbers must rise, and what one group got from an
-offset the other must have got there, too.
+Each flight gets a row number. librdkafka publishes half of the planes' flights and SeaweedMQ's client the other half,
+to one topic, while a group of Kafka consumers and a native group read it. In the middle, SIGKILL ends one of the three
+brokers, the coordinator of the Kafka group. At the end the rows of each group, sorted by number, must equal the sent
+rows. The row numbers of every tail number must rise, and both groups must have received the same record at each offset.
 """
 
 import asyncio
@@ -15,22 +14,22 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 
-from seaweedmq.cli.demo.cluster import DemoCluster, demo_cluster
-from seaweedmq.cli.demo.files import until_parquet
-from seaweedmq.cli.demo.flights import check, read_flights, verify
-from seaweedmq.cli.demo.records import check_places, from_records, same_places, to_records
-from seaweedmq.cli.demo.spark import compare_means, spark_jobs
-from seaweedmq.cli.demo.streams import HOURS, PARTITIONS, SPARK, STEPS, TOPIC, Rates, Streamed, stream
-from seaweedmq.cli.demo.windows import check_hours, publish_typed, read_hours, shown_as_they_come
+from benchmarks.demo.cluster import DemoCluster, demo_cluster
+from benchmarks.demo.files import until_parquet
+from benchmarks.demo.flights import check, read_flights, verify
+from benchmarks.demo.records import check_places, from_records, same_places, to_records
+from benchmarks.demo.spark import compare_means, spark_jobs
+from benchmarks.demo.streams import HOURS, PARTITIONS, SPARK, STEPS, TOPIC, Rates, Streamed, stream
+from benchmarks.demo.windows import check_hours, publish_typed, read_hours, shown_as_they_come
 from seaweedmq.cli.output import Output, one_line_errors, say, show_rows
 from seaweedmq.examples import nyc
 
 
 async def demo() -> None:
-    """Run all of it.
+    """Run the whole demo.
 
     Raises:
-        DemoFailed: a count, an order, a value or a mean is off, or a process stayed behind.
+        DemoFailed: If a count, an order, a value or a mean is wrong, or a process was left behind.
     """
     began_s = time.monotonic()
     path = nyc.flights_path()
@@ -52,10 +51,10 @@ async def demo() -> None:
 
 
 async def with_spark(folder: Path, cluster: DemoCluster, records: pa.Table, typed: pa.Table, rates: Rates) -> None:
-    """Both jobs of Spark, the same flights each: as records with columns, and as the JSON that groups read before.
+    """Run both Spark jobs over the same flights: as records with columns, and as the JSON that the groups read before.
 
     Raises:
-        DemoFailed: what Spark came to is not what the CSV says.
+        DemoFailed: If a result of Spark differs from the CSV's.
     """
     storage = folder / "data" / "storage"
     say(
@@ -69,7 +68,7 @@ async def with_spark(folder: Path, cluster: DemoCluster, records: pa.Table, type
         rates.add(HOURS, typed, streamed["elapsed_s"])
         say(
             f"Spark streamed {streamed['records']:,} flights in {streamed['batches']} batches to {expected.num_rows:,} "
-            "hours, each once and as the CSV says"
+            "hours, each once and equal to the CSV's"
         )
         means = await jobs.result()
         compare_means(means, nyc.flights_path())
@@ -79,34 +78,35 @@ async def with_spark(folder: Path, cluster: DemoCluster, records: pa.Table, type
 
 
 def read(path: Path) -> tuple[pa.Table, pa.Table]:
-    """The flights, and the records that are made of them."""
+    """Return the flights, and their records."""
     flights = read_flights(path)
     return flights, to_records(flights)
 
 
 def check_streams(flights: pa.Table, streamed: Streamed) -> None:
-    """Whether both groups got all flights as they were sent.
+    """Check that both groups received all flights as sent.
 
-    A record may come to Kafka's group again if its members shared the partitions out anew: Kafka promises no more. Then
-    it is said. Nothing makes them do so here.
+    A Kafka group may receive a record again after a rebalance, since Kafka promises no more; that is then reported.
+    Nothing causes a rebalance here.
 
     Raises:
-        DemoFailed: says what is wrong.
+        DemoFailed: If a group did not; the message says why.
     """
     for group in streamed.by_kafka, streamed.by_native:
         planes = verify(flights, [from_records(group.records, flights.schema)])
         check_places(group.records, PARTITIONS)
     check(
-        same_places(streamed.by_kafka.records, streamed.by_native.records), "the groups got other flights at an offset"
+        same_places(streamed.by_kafka.records, streamed.by_native.records),
+        "the groups received different flights at an offset",
     )
     again, rebalances = streamed.by_kafka.repeated, streamed.rebalances
     check(streamed.by_native.repeated == 0, f"{streamed.by_native.repeated} flights came to SeaweedMQ's group again")
-    check(again == 0 or rebalances > 0, f"{again} flights came to Kafka's group again, which had not shared out anew")
+    check(again == 0 or rebalances > 0, f"{again} flights came to Kafka's group again, without a rebalance")
     say(f"both groups got every flight once and unchanged, in order for each of {planes:,} planes")
     if rebalances:
-        say(f"Kafka's group shared out anew {rebalances} times, after which {again:,} records came again, as they may")
+        say(f"Kafka's group rebalanced {rebalances} times, after which {again:,} records came again, as allowed")
     else:
-        say("Kafka's group lost its coordinator, and nobody had to join again")
+        say("Kafka's group lost its coordinator, and no member had to join again")
 
 
 if __name__ == "__main__":

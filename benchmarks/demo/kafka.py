@@ -1,8 +1,8 @@
-"""Kafka's side of the demo: librdkafka publishes, and a group of its consumers reads. All of it in threads.
+"""Kafka side of the demo: librdkafka publishes, and a group of its consumers reads. All of it runs in threads.
 
-What Kafka promises a group is that it gets every record at least once. A member goes on where it stands as long as it
-keeps its partitions, whatever happens to brokers; only who takes a partition over begins at what was committed last,
-and gets again what lies between. So as long as nobody had to share out anew, nothing may come twice.
+Kafka promises a group every record at least once. A member that keeps its partitions continues at its position,
+even if brokers fail. A member that takes over a partition begins at the last committed offset, and receives the
+records in between again. So without a rebalance, no record may arrive twice.
 """
 
 import asyncio
@@ -15,21 +15,23 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from seaweedmq.cli.demo.flights import check
-from seaweedmq.cli.demo.records import ARRIVED
-from seaweedmq.cli.demo.threads import in_thread
+from benchmarks.demo.flights import check
+from benchmarks.demo.records import ARRIVED
+from benchmarks.demo.threads import in_thread
 from seaweedmq.cli.output import note
 
 Count = Callable[[int], None]
-"""Told how many there are by now."""
+"""Callback with the current count."""
 
 COMMON = {"log_level": 2, "error_cb": lambda _: None}
-"""librdkafka tells of every broker it loses, in its log and here. What it can not mend shows as records that are not
-there."""
+"""Settings of all clients: librdkafka reports every lost broker, in its log and to this callback.
+
+Errors that it cannot recover from show as missing records.
+"""
 PUBLISHER = {
     **COMMON,
     "enable.idempotence": True,
-    "partitioner": "murmur2_random",  # as SeaweedMQ's publishers and Kafka's in Java do
+    "partitioner": "murmur2_random",  # as SeaweedMQ's publishers and Kafka's Java client do
     "compression.type": "lz4",
     "linger.ms": 5,
 }
@@ -37,17 +39,17 @@ MEMBER = {**COMMON, "auto.offset.reset": "earliest", "auto.commit.interval.ms": 
 POLL_S = 0.1
 TOLD_EVERY = 1_000
 QUEUED_MAX = 20_000
-"""Records that librdkafka has to send, or to hear of."""
+"""Maximum number of records that librdkafka has not sent, or that are unacknowledged."""
 CONSUMED_MAX = 2_000
-"""Records that a member takes at once."""
+"""Maximum number of records that a member takes at once."""
 REQUEST_S = 20.0
 
 
 def publish(servers: str, topic: str, records: pa.Table, count: Count, given_up: threading.Event) -> None:
-    """Publish ``_key`` and ``_value`` of all rows and wait for what became of them, unless it is given up.
+    """Publish ``_key`` and ``_value`` of all rows and wait for their outcomes, unless given up.
 
     Raises:
-        DemoFailed: a record was refused, or never acknowledged.
+        DemoFailed: If a record was rejected, or never acknowledged.
     """
     refused: list[KafkaError] = []
     acknowledged = 0
@@ -69,17 +71,17 @@ def publish(servers: str, topic: str, records: pa.Table, count: Count, given_up:
         producer.poll(0)
     while producer.flush(POLL_S) and not given_up.is_set():
         pass
-    check(not refused, f"{len(refused)} of librdkafka's records were refused: {refused and refused[0]}")
+    check(not refused, f"{len(refused)} of librdkafka's records were rejected: {refused and refused[0]}")
     check(len(producer) == 0, f"{len(producer)} of librdkafka's records are not acknowledged")
 
 
 class KafkaGroup:
-    """Consumers that share the partitions of a topic and read until they are told that it is over."""
+    """A group of consumers that share the partitions of a topic and read until stopped."""
 
     def __init__(
         self, servers: str, topic: str, name: str, *, members: int, partitions: int, expected: int, count: Count
     ) -> None:
-        """``expected``: how many records there will be. ``count``: called in their threads."""
+        """Create a group; ``expected`` is the number of records, and ``count`` is called in the members' threads."""
         self._servers = {**COMMON, "bootstrap.servers": servers}
         self._topic = topic
         self._name = name
@@ -89,32 +91,36 @@ class KafkaGroup:
         self._lock = threading.Lock()
         self._shares: list[Sequence[int]] = [()] * members
         self._ends: dict[int, int] = {}
-        """Of every partition: offset after the last record that came."""
+        """Offset after the last received record of every partition."""
         self._records = 0
         self._expected = expected
         self.complete = asyncio.Event()
-        """Every member has its share."""
+        """Event set once every member has partitions."""
         self.finished = asyncio.Event()
-        """They have as many different records as are expected."""
+        """Event set once the members have received the expected number of different records."""
         self.pieces: list[pa.Table] = []
-        """As they came; see ``ARRIVED``."""
+        """Records in the order of arrival; see ``ARRIVED``."""
         self.rebalances = 0
-        """How often they shared out anew since they were complete."""
+        """Number of rebalances since the group was complete."""
 
     async def read(self, over: threading.Event, given_up: threading.Event) -> None:
-        """Read until it is over, or given up. Raises DemoFailed: a member can not go on."""
+        """Read until over or given up.
+
+        Raises:
+            DemoFailed: If a member cannot continue.
+        """
         members = range(len(self._shares))
         await asyncio.gather(*(in_thread(partial(self._member, member, over, given_up)) for member in members))
 
     def coordinator(self) -> str:
-        """``host:port`` of the broker that has the group."""
+        """Return ``host:port`` of the group's coordinator."""
         admin = AdminClient(self._servers)  # it has to live until it has answered
         described = admin.describe_consumer_groups([self._name], request_timeout=REQUEST_S)
         node = described[self._name].result(REQUEST_S).coordinator
         return f"{node.host}:{node.port}"
 
     def committed(self) -> int:
-        """Up to which offsets the group has committed, the partitions together."""
+        """Return the sum of the group's committed offsets over all partitions."""
         partitions = [TopicPartition(self._topic, number) for number in range(self._partitions)]
         asker = Consumer({**self._servers, "group.id": self._name})
         try:
@@ -136,7 +142,7 @@ class KafkaGroup:
             if messages:
                 self._take(messages)
         if not given_up.is_set():
-            consumer.close()  # commits, and leaves the group: for that it waits until there is a coordinator
+            consumer.close()  # commits, and leaves the group, which waits for a coordinator
 
     def _share(self, member: int, over: threading.Event, partitions: Sequence[TopicPartition]) -> None:
         with self._lock:
@@ -163,9 +169,9 @@ class KafkaGroup:
                 self._loop.call_soon_threadsafe(self.finished.set)
 
     def _is_news(self, error: KafkaError | None) -> bool:
-        """What is no record is news of something that librdkafka tries again, unless it is fatal."""
+        """Whether the message is an error that librdkafka retries; raises DemoFailed if it is fatal."""
         if error is None:
             return False
-        check(not error.fatal(), f"a member of {self._name} can not go on: {error}")
-        note(f"a member of {self._name} was told: {error}")
+        check(not error.fatal(), f"a member of {self._name} cannot continue: {error}")
+        note(f"a member of {self._name} reports: {error}")
         return True

@@ -1,4 +1,4 @@
-"""The flights of the demo, and whether they arrived as they were sent."""
+"""Flights of the demo, and checks that they arrived as sent."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,21 +13,21 @@ from seaweedmq.examples.nyc import MOMENT, read_csv
 COUNT = 336_776
 KEY = "tailnum"
 ROW = "row"
-"""Column added to the flights: their place in the file."""
+"""Column added to the flights: their position in the file."""
 
 
 class DemoFailed(SeaweedMQError):
-    """Something is not as it must be."""
+    """A failed check of the demo."""
 
 
 def check(holds: bool, message: str) -> None:
-    """Raise DemoFailed unless it holds."""
+    """Raise DemoFailed unless the condition holds."""
     if not holds:
         raise DemoFailed(message)
 
 
 def read_flights(path: Path) -> pa.Table:
-    """The flights with their row number, and times as Kafka's and Spark's microseconds."""
+    """Read the flights with their row numbers, and times in microseconds as in Kafka and Spark."""
     table = read_csv(path)
     index = table.schema.get_field_index("time_hour")
     table = table.set_column(index, "time_hour", table.column(index).cast(MOMENT))
@@ -36,17 +36,17 @@ def read_flights(path: Path) -> pa.Table:
 
 
 def verify(flights: pa.Table, batches: Sequence[pa.RecordBatch]) -> int:
-    """Every flight must have come once and unchanged, those of one plane in the order they were sent.
+    """Check that every flight arrived once and unchanged, and those of one plane in order.
 
     Args:
-        flights: as sent.
-        batches: as they came.
+        flights: Flights as sent.
+        batches: Records as received.
 
     Returns:
         The number of planes.
 
     Raises:
-        DemoFailed: says what is wrong.
+        DemoFailed: If one did not; the message says why.
     """
     arrived = pa.Table.from_batches(batches)
     rows = arrived.column(ROW).to_numpy()

@@ -1,6 +1,6 @@
-"""The demo's Spark: the process that works, and what it found beside the same figures straight from the CSV.
+"""Spark part of the demo: the child process, and the comparison of its results with the CSV.
 
-Spark runs in a child process, so that what it says on stderr is shown only if it fails.
+Spark runs in a child process, so that its stderr is shown only if it fails.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from typing import IO, Any
 
 import numpy as np
 
-from seaweedmq.cli.demo.flights import COUNT, check
+from benchmarks.demo.flights import COUNT, check
 from seaweedmq.cli.output import Output, show_rows
 from seaweedmq.examples.nyc import read_csv
 
 TIMEOUT_S = 150.0
-"""For a job."""
+"""Timeout of a job in seconds."""
 
 
 class SparkJobs:
@@ -30,10 +30,10 @@ class SparkJobs:
         self._log = log
 
     async def result(self) -> dict[str, Any]:
-        """Of the next job.
+        """Return the result of the next job.
 
         Raises:
-            DemoFailed: it failed, or took too long.
+            DemoFailed: If it failed, or took too long.
         """
         assert self._child.stdout is not None
         line = b""
@@ -46,7 +46,11 @@ class SparkJobs:
         return found
 
     async def end(self) -> None:
-        """Wait until it has. Raises DemoFailed: it did not end well."""
+        """Wait until the process has ended.
+
+        Raises:
+            DemoFailed: If it failed, or took too long.
+        """
         status = None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(TIMEOUT_S):
@@ -57,13 +61,13 @@ class SparkJobs:
     def _complain(self) -> None:
         self._log.seek(0)
         sys.stderr.write(self._log.read().decode(errors="replace"))
-        check(False, f"Spark did not end well or in time, exit status {self._child.returncode}; what it said is above")
+        check(False, f"Spark failed or took too long, exit status {self._child.returncode}; its output is above")
 
 
 @contextlib.asynccontextmanager
 async def spark_jobs(storage: Path, topic: str, addresses: list[str], checkpoint: Path) -> AsyncIterator[SparkJobs]:
-    """Have Spark stream the typed flights, then read ``topic``, which holds them as JSON."""
-    command = [sys.executable, "-m", "seaweedmq.cli.demo.spark_jobs", str(storage), topic, ",".join(addresses)]
+    """Make Spark stream the typed flights, then read ``topic``, which holds them as JSON."""
+    command = [sys.executable, "-m", "benchmarks.demo.spark_jobs", str(storage), topic, ",".join(addresses)]
     with tempfile.TemporaryFile() as log:
         child = await asyncio.create_subprocess_exec(
             *command,
@@ -81,14 +85,14 @@ async def spark_jobs(storage: Path, topic: str, addresses: list[str], checkpoint
 
 
 def compare_means(spark: dict[str, Any], path: Path) -> None:
-    """Print both means by carrier and compare them.
+    """Print and compare both means by carrier.
 
     Args:
-        spark: what it found, of ``spark_jobs.means``.
-        path: of the zipped CSV.
+        spark: Result of ``spark_jobs.means``.
+        path: Path of the zipped CSV.
 
     Raises:
-        DemoFailed: they differ.
+        DemoFailed: If they differ.
     """
     delays = read_csv(path, ["carrier", "dep_delay"]).group_by("carrier")
     direct = {

@@ -1,6 +1,6 @@
-"""What the demo has Spark do, in a process of its own and one session: stream the flights, then read them as a batch.
+"""Spark jobs of the demo, in one session of a process of its own: stream the flights, then read them as a batch.
 
-Run as a program, it prints the result of each job as a line of JSON as soon as it is there.
+As a program, it prints the result of each job as a line of JSON as soon as it is available.
 """
 
 import json
@@ -15,13 +15,13 @@ from seaweedmq.examples.flights_streaming import Places, start
 from seaweedmq.examples.running import spark_session
 
 COLUMNS = "carrier string, dep_delay int"
-"""Of the JSON objects that the records of the first topic are."""
+"""Columns of the JSON objects in the records of the first topic."""
 RECORDS_PER_TRIGGER = 60_000
-"""Six batches, so that there is something to see."""
+"""Limit that gives six batches, so that progress is visible."""
 
 
 def stream(spark: SparkSession, places: Places) -> dict[str, Any]:
-    """All flights that are there, to the hours that are closed, in a topic."""
+    """Stream all existing flights into a topic of complete hours."""
     began_s = time.monotonic()
     query = start(spark, places, until_done=True, records_per_trigger=RECORDS_PER_TRIGGER)
     query.awaitTermination()
@@ -31,7 +31,7 @@ def stream(spark: SparkSession, places: Places) -> dict[str, Any]:
 
 
 def means(spark: SparkSession, storage: str, topic: str) -> dict[str, Any]:
-    """Mean departure delay by carrier, from the topic's files."""
+    """Return the mean departure delay by carrier, from the topic's files."""
     reader = spark.read.format("seaweedmq").option("storage", storage).option("topic", topic)
     records = reader.option("columns", "value").load()
     flights = records.select(f.from_json(f.col("value").cast("string"), COLUMNS).alias("flight")).select("flight.*")
@@ -45,6 +45,7 @@ def means(spark: SparkSession, storage: str, topic: str) -> dict[str, Any]:
 
 
 def main(storage: str, topic: str, bootstrap: str, checkpoint: str) -> None:
+    """Run both jobs, and print their results."""
     with spark_session("seaweedmq demo") as spark:
         print(json.dumps(stream(spark, Places(bootstrap, storage, checkpoint))), flush=True)
         print(json.dumps(means(spark, storage, topic)), flush=True)

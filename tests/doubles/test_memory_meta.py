@@ -13,7 +13,6 @@ from seaweedmq.codec.state import keys
 from seaweedmq.codec.state.metadata import deletion_to_json, segment_to_json, topic_to_json
 from seaweedmq.coordination import session
 from seaweedmq.coordination.election import Election
-from seaweedmq.coordination.memory import MemoryMetaServer, MemoryMetaStore
 from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import AlreadyExists, Unavailable
@@ -22,6 +21,7 @@ from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.segment import Segment, SegmentId, SegmentState
 from seaweedmq.model.topic import Deletion, Durability, Scaling, Topic, TopicName
 from seaweedmq.ports import Changes, Delete, Put
+from tests.doubles.memory_meta import MemoryMetaServer, MemoryMetaStore
 
 ORDERS = TopicName("shop", "orders")
 INFO = BrokerInfo(id="b1", address="h:1", started_us=0, pid=1, version="0")
