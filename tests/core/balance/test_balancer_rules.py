@@ -175,7 +175,7 @@ def test_a_new_broker_gets_its_share() -> None:
     done = world.settle()
     assert all(isinstance(a, Move) and a.replicas == ("b-new",) for a in done)
     assert world.imbalance() <= 1.2
-    assert "b-new 0.00 times: segment" in done[0].reason
+    assert "b-new 0.00 times: move segment" in done[0].reason
 
 
 def test_roles_are_swapped_when_that_is_all_it_takes() -> None:
