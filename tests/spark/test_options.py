@@ -113,7 +113,7 @@ def test_a_batch_can_not_end_at_earliest(text: str) -> None:
     ],
 )
 def test_an_end_before_its_start_is_refused_and_one_at_it_is_not(start: str, end: str, where: str) -> None:
-    with pytest.raises(InvalidArgument, match=f"say 10 and 5{where}: the end"):
+    with pytest.raises(InvalidArgument, match=f"are 10 and 5{where}, and the exclusive end"):
         parse_options({**REQUIRED, "startingOffsets": start, "endingOffsets": end})
     parse_options({**REQUIRED, "startingOffsets": start, "endingOffsets": end.replace("5", "10")})
 
