@@ -1,4 +1,4 @@
-"""Columns that are made without pandas are those that Arrow makes."""
+"""Columns made without pandas are equal to Arrow's."""
 
 import subprocess
 import sys

@@ -37,7 +37,7 @@ def test_the_standby_renews_only_what_the_loop_should_have_renewed() -> None:
     lease = Lease()
     assert not is_due(lease, 105.0), "the loop is about to"
     assert is_due(lease, 106.5)
-    assert not is_due(lease, 110.5), "the lease may be gone: nothing may be done under it"
+    assert not is_due(lease, 110.5), "the lease may have expired: nothing may be done under it"
     assert not is_due(Lease(lease=0), 106.5)
 
 
@@ -71,7 +71,7 @@ async def test_a_held_loop_keeps_its_lease(etcd: LocalEtcd) -> None:
     assert entry.lease == session.lease
     await session.close()
     assert await store.get(keys.broker_key(ME.id)) is None
-    assert renewal(entry.lease, 2.0) == 0, "what is gone stays gone"
+    assert renewal(entry.lease, 2.0) == 0, "an expired lease stays expired"
     standby.stop()
     renewal.close()
     await store.close()

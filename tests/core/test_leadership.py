@@ -1,4 +1,4 @@
-"""The campaign for the leader lock, told as transcripts: event in, next action out."""
+"""The campaign for the leader lock, as transcripts: event in, next action out."""
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,7 @@ TTL_S = 2.0
 
 
 def play(*story: tuple[float, Event]) -> list[str]:
-    """Each line: the time, what came, what is done next, and the revision led with."""
+    """Return a line per event: the time, the event, the next action, and the revision of the leadership."""
     campaign = Campaign(TTL_S)
     lines = [f"{campaign.action}"]
     for now, event in story:

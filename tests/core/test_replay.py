@@ -1,4 +1,4 @@
-"""Who gets which rows of a batch, and when: transcripts of the lineage under it."""
+"""The batch rows that each segment of a lineage receives, and when, as transcripts."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_a_side_that_kept_all_hands_nothing_on() -> None:
 
 
 def test_a_segment_nobody_was_sealed_for_yet_may_come_between() -> None:
-    """1 was split in 4 and 5; 2 and 5 became 6. Whoever finished 2 does not know of 4 and 5."""
+    """1 was split into 4 and 5; 2 and 5 became 6. A replay that finished 2 does not know 4 and 5."""
     replay = two_roots()
     replay.begin(1), replay.begin(2)
     replay.know([StagedSegment(6, ALL, (2, 5))])
@@ -73,7 +73,7 @@ def test_a_segment_nobody_was_sealed_for_yet_may_come_between() -> None:
 
 
 def test_it_waits_no_longer_for_what_can_not_come() -> None:
-    """As above, but 1 kept all it was to get before it was split."""
+    """The same lineage, but 1 stored all of its rows before it was split."""
     replay = two_roots()
     replay.begin(1), replay.begin(2)
     replay.know([StagedSegment(6, ALL, (2, 5)), StagedSegment(5, KeyRange(25, 50), (1,))])
@@ -96,7 +96,7 @@ def test_whoever_goes_on_from_a_note_is_where_it_was_written() -> None:
 
 
 def test_whoever_goes_on_knows_of_segments_that_got_no_rows_too() -> None:
-    """1 kept all it got, and was split in 4 and 5; 2 and 5 became 6."""
+    """1 stored all of its rows and was split into 4 and 5; 2 and 5 became 6."""
     replay = two_roots()
     replay.begin(1), replay.begin(2)
     replay.know([StagedSegment(6, ALL, (2, 5))])

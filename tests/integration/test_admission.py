@@ -37,7 +37,7 @@ class Node:
             self.process = subprocess.Popen(command, stderr=stderr, stdin=subprocess.DEVNULL)
 
     async def health(self) -> str:
-        """The state that the broker reports; "" before it answers."""
+        """Return the state that the broker reports; "" before it answers."""
         async with grpc.aio.insecure_channel(self.address) as channel:
             try:
                 reply = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=5)

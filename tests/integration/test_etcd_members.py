@@ -1,4 +1,4 @@
-"""Real brokers on an etcd of three members, of which one after another dies: a minority is missed by no client."""
+"""Real brokers on an etcd of three members that die one after another: clients do not notice the loss of a minority."""
 
 import asyncio
 import contextlib
@@ -49,7 +49,7 @@ async def running_members(directory: Path) -> AsyncIterator[list[Member]]:
 
 @contextlib.asynccontextmanager
 async def running_broker(directory: Path, etcd: str) -> AsyncIterator[str]:
-    """A started broker; its address."""
+    """Start a broker; return its address."""
     port = ReservedPort()
     address = port.address
     command = ["broker", "--etcd", etcd, "--storage", str(directory / "storage"), "--listen", address]
@@ -74,7 +74,7 @@ async def running_broker(directory: Path, etcd: str) -> AsyncIterator[str]:
 
 
 async def until_renewed(client: aio.Client) -> None:
-    """Return once the broker has renewed its lease: the time that this has left rises."""
+    """Return once the broker has renewed its lease: its remaining time rises."""
 
     async def left_s() -> float:
         (broker,) = (await client.admin.cluster_status()).brokers

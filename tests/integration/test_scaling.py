@@ -1,6 +1,6 @@
-"""Segments of a topic on real brokers are split, merged, sealed and moved while records come in and are read.
+"""Segments of a topic on real brokers are split, merged, sealed and moved while records are published and read.
 
-Topics that do so by themselves: ``tests/faults/users/flood.py``.
+Topics that the balancer changes: ``tests/faults/users/flood.py``.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ TOPIC = "it/reshaped"
 
 
 class Load:
-    """Records of many keys, each with a number that rises with every record of its key."""
+    """Publishes records of many keys, each with a number that rises with every record of its key."""
 
     def __init__(self, client: aio.Client, topic: str) -> None:
         self.client = client

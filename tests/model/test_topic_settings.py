@@ -1,4 +1,4 @@
-"""What is set of a topic by name: what is kept, what acts, what is refused."""
+"""Settings of a topic by name: those that are stored, those with an effect, and rejected ones."""
 
 import math
 

@@ -1,8 +1,8 @@
 """A query that copies one changing topic into another, killed and restarted, in memory and virtual time.
 
-The source is ``stream_model``'s, the copy lies in a ``FakeCluster``. What stands between is the product's: the stream
-reader plans, the sink stages real frames, puts manifests down and publishes. Spark is modelled by its two logs: what a
-batch reads is noted before it runs, and that it is done afterwards. Files are real, their fsyncs are left out.
+The source is ``stream_model``'s, the copy is in a ``FakeCluster``. The product's code connects them: the stream reader
+plans, the sink stages real frames, writes manifests and publishes. Spark is modeled by its two logs: the input of a
+batch is recorded before it runs, and its completion afterwards. Files are real, their fsyncs are left out.
 """
 
 import asyncio
@@ -61,31 +61,31 @@ KILLS = 5
 KEYLESS = SLOTS - 1
 """The source's last key stands for records without one."""
 STEPS_MAX = 1_000
-"""Of one driver. It comes to where it is killed in some dozens."""
+"""Limit of steps of one driver. It reaches its kill in some dozens."""
 BATCHES_LEFT_MAX = 100
-"""Once nothing happens any more."""
+"""Limit of batches after the last change."""
 
 
 class Point(Enum):
-    """Where a driver is killed: what has become of a batch."""
+    """State of a batch at which a driver is killed."""
 
     PLANNED = "what it reads is noted"
     STAGING = "a task has put down its rows"
     PROMISED = "the manifest is there"
     HALF = "the manifest is there, and some of the rows may be stored"
-    PUBLISHED = "all rows are committed, and nobody knows"
+    PUBLISHED = "all rows are committed, and no log shows it"
     MARKED = "the sink knows that it is done, and Spark does not"
     NOTED = "Spark knows it"
 
 
 class Checkpoint:
-    """What is left of a driver."""
+    """Spark's logs, which outlive a driver."""
 
     def __init__(self) -> None:
         self.offsets: list[str] = []
-        """Where each batch ends, as text, noted before it runs."""
+        """End of each batch, as text, recorded before it runs."""
         self.commits = 0
-        """So many batches are done."""
+        """Number of completed batches."""
 
 
 class Watch:
@@ -103,7 +103,7 @@ class Watch:
             durability=Durability.STORED,
             scaling=Scaling.AUTO,
             schema=None,
-            retention_s=None,  # the model removes nothing that is still to be read
+            retention_s=None,  # the model removes nothing that is still unread
             retention_bytes=None,
             next_segment=self._source.next_segment,
             created_us=1,
@@ -112,7 +112,7 @@ class Watch:
 
 
 class Brokers:
-    """And as its brokers tell, if they are there."""
+    """Committed ends from its brokers, if they are reachable."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -138,9 +138,9 @@ class World:
         self.checkpoint = Checkpoint()
         self.driver: Driver | None = None
         self.task: object = None
-        """Spark's context of the task that runs."""
+        """Spark's context of the running task."""
         self.commits: list[Coroutine[Any, Any, int]] = []
-        """What the sink has to do."""
+        """Pending work of the sink."""
         self.killed: list[tuple[Point, int]] = []
         self.cluster = FakeCluster(3)
         self.cluster.create(TopicSpec(name=COPY, segments=rng.randint(1, 4)))
@@ -149,7 +149,7 @@ class World:
         (root / topic_dir(COPY)).mkdir(parents=True)
 
     def patch(self, patch: pytest.MonkeyPatch) -> None:
-        """Put the model where the product meets the world, and let batches come to a little."""
+        """Patch the model into the product's interfaces, and limit batches to a few rows."""
         rng = self.rng
         for name in ("fsync", "fdatasync"):
             patch.setattr(os, name, lambda fd: None)
@@ -166,7 +166,7 @@ class World:
             patch.setattr(sink_publish, name, partial(self._reaching, point, getattr(sink_publish, name)))
 
     async def transcript(self) -> None:
-        """Everything, to the end. Raises Broken, or what ends a batch."""
+        """Run the whole history. Raises Broken, or the error that ends a batch."""
         for point in self.rng.sample(list(Point), KILLS):
             await self._life(point)
             for _ in range(self.rng.randrange(20)):
@@ -180,7 +180,7 @@ class World:
         self.check()
 
     def check(self) -> None:
-        """The copy is the source, and nothing else is left."""
+        """Assert that the copy equals the source, and nothing else remains."""
         copy: list[Record] = []
         keyless: list[Record] = []
         for *_, key, value in stored(self.cluster, COPY):
@@ -194,7 +194,7 @@ class World:
             raise Broken(f"{left} are left over")
 
     async def _life(self, point: Point) -> None:
-        """Of one driver, until it is killed."""
+        """Run one driver until it is killed."""
         driver = Driver(self, point, self.checkpoint.commits + self.rng.randrange(3))
         driver.start()
         assert driver.running is not None
@@ -207,14 +207,14 @@ class World:
                 driver.running.result()
         else:
             raise Broken(f"a driver does not come to {point}")
-        for _ in range(self.rng.randrange(4)):  # what is out goes on, and topics change
+        for _ in range(self.rng.randrange(4)):  # pending work continues, and topics change
             await (self._trouble() if point is Point.HALF else self._happen())
             await self._turns(10)
         self.killed.append((point, self.checkpoint.commits))
         await driver.kill()
 
     async def _pass(self) -> None:
-        """Some turns of the loop, or some time."""
+        """Let the loop turn a few times, or some time pass."""
         if self.rng.random() < 0.3:
             await asyncio.sleep(self.rng.choice((0.001, 0.02)))
         await self._turns(40)
@@ -224,7 +224,7 @@ class World:
             await asyncio.sleep(0)
 
     async def _happen(self) -> None:
-        """One thing, to either topic."""
+        """Apply one change to either topic."""
         rng = self.rng
         happening = rng.choice((*HAPPENINGS, "prune", *("copy",) * 6, "broker"))
         if happening == "copy":
@@ -263,11 +263,11 @@ class World:
 
 
 class Driver:
-    """One life of the query: Spark's part of it.
+    """Run one driver of the query: Spark's part.
 
     Args:
-        stops_at: where it stands still, in this batch or a later one, until it is killed; None: it ends when nothing is
-            left to do.
+        stops_at: Point at which it stands still, in this batch or a later one, until it is killed; None: it ends when
+            no work is left.
     """
 
     def __init__(self, world: World, stops_at: Point | None, stops_in: int) -> None:
@@ -293,7 +293,7 @@ class Driver:
         self.world.commits.clear()
 
     async def reach(self, point: Point) -> None:
-        """Stand still if this is where it ends."""
+        """Stand still if the driver ends at this point."""
         at = Point.PROMISED if self._stops_at is Point.HALF else self._stops_at
         if point is at and self._checkpoint.commits + (point is not Point.NOTED) > self._stops_in:
             self.is_there.set()
@@ -320,7 +320,7 @@ class Driver:
         raise Broken("the query does not come to an end")
 
     async def _copy(self, number: int, start: dict[str, Any], end: dict[str, Any]) -> None:
-        """One batch, for the first time or again."""
+        """Run one batch, for the first time or again."""
         partitions = cast(list[StreamPartition], self._reader.partitions(start, end))
         given = [[row for part in task.ranges for row in self.world.source.read(part)] for task in partitions]
         order = list(range(len(given)))
@@ -377,7 +377,7 @@ def _key(key: int) -> bytes | None:
 
 
 def _batches(rows: list[Record], rng: random.Random) -> Iterable[pa.RecordBatch]:
-    """As Spark gives a task its rows: never twice cut alike."""
+    """Divide a task's rows into batches as Spark does: differently each time."""
     while rows:
         count = rng.randint(1, 12)
         part, rows = rows[:count], rows[count:]
@@ -386,7 +386,7 @@ def _batches(rows: list[Record], rng: random.Random) -> Iterable[pa.RecordBatch]
 
 
 def run(seed: int, root: Path) -> World:
-    """One tale. Raises Broken, or what ends a batch."""
+    """Run one history. Raises Broken, or the error that ends a batch."""
     with pytest.MonkeyPatch.context() as patch, asyncio.Runner(loop_factory=SimLoop) as runner:
         world = World(seed, root)
         world.patch(patch)

@@ -1,4 +1,4 @@
-"""On a Spark cluster: executors in processes and folders of their own, with the storage and the package alone."""
+"""A Spark cluster whose executors have separate processes and folders, with only the storage and the package."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Spark's own Parquet reader, given the tables of a version of the Delta log, reads what SeaweedMQ reads."""
+"""Spark's own Parquet reader reads from the tables of a Delta version what SeaweedMQ reads."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def test_tables_of_each_version_and_the_folder_as_a_whole(
         assert (content(rows) == whole) == (count == 200)
     assert len(commits_of(orders)) == 3
     now = content(by_seaweedmq(orders.root, orders.name))
-    assert content(rows_of(spark, folder_of(orders))) == now, "the log disturbs nobody who reads the folder"
+    assert content(rows_of(spark, folder_of(orders))) == now, "the log disturbs no reader of the folder"
     assert content(ds.dataset(folder_of(orders), format="parquet").to_table()) == now
 
 

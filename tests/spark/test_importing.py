@@ -29,7 +29,7 @@ def test_a_folder_is_no_column_of_a_topic_that_lacks_it() -> None:
 
 
 def test_files_whose_rows_or_columns_would_be_lost_are_refused() -> None:
-    """Spark takes the files beside folders of columns for none."""
+    """Spark ignores files beside folders of columns."""
     with pytest.raises(InvalidArgument, match=r"several kinds \(day=\.\.\./hour=\.\.\., no such folder\)"):
         folder_of_partitions([*SALES, "file:///in/my%20sales/c.parquet"], ["id", "day", "hour"])
     with pytest.raises(InvalidArgument, match="file:///in and file:///other both have folders"):

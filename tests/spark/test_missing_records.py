@@ -1,4 +1,4 @@
-"""Lost records in files, without Spark running: every reader of files names the same offsets, and gives all others."""
+"""Lost records in files, without Spark running: every file reader names the same offsets, and returns all others."""
 
 import asyncio
 import re
@@ -34,12 +34,12 @@ GAP = re.compile(r"shop/orders#0: records of offsets \[(\d+), (\d+)\) are missin
 
 
 class Stretch(NamedTuple):
-    """Some offsets of the segment, and the files that have them."""
+    """A range of offsets of the segment, and the files that have them."""
 
     records: int
     files: Literal["log", "table", "both", "neither"]
     is_merged: bool
-    """Whether its table also has all of the stretch before it, as a compaction that was killed leaves it."""
+    """Whether its table also has the whole range before it, as a killed compaction leaves it."""
 
 
 class Plan(NamedTuple):
@@ -73,7 +73,7 @@ PLANS = st.builds(
 
 
 class Layout(NamedTuple):
-    """The files of a plan, and the offsets that a reader is to get."""
+    """Return the files of a plan, and the offsets that a reader should get."""
 
     files: TopicFiles
     topic: Topic
@@ -116,7 +116,7 @@ def lay_out(root: Path, plan: Plan) -> Layout:
     (root / document_path(topic.name, TOPIC_DOCUMENT)).write_bytes(topic_document(topic))
     record_removed(root, topic.name, topic.uid, {0: removed})
     needed = max(low, removed)
-    if plan.retention:  # it explains that the first files are missing, and no others
+    if plan.retention:  # it explains missing files at the start only
         needed = max(needed, min(left, default=end))
     gaps: list[tuple[int, int]] = []
     for offset in range(needed, end):
@@ -140,7 +140,7 @@ def test_every_reader_of_files_names_the_same_lost_records_and_gives_all_others(
             GAP.match(difference.what) for difference in verify_topic(layout.files.root, layout.topic.name).differences
         ]
         assert [(int(gap[1]), int(gap[2])) for gap in found if gap] == layout.gaps
-        assert all(found), "nothing else is wrong"
+        assert all(found), "there is no other damage"
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(reader, "RELIST_DELAY_S", 0.0)
             asyncio.run(brokers_read(layout))

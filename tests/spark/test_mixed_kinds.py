@@ -1,4 +1,4 @@
-"""Plain records in a topic that has a schema all the same: read as rows without its columns, from logs and tables."""
+"""Plain records in a topic with a schema: read as rows without its columns, from logs and tables."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a user of ``seaweedmq.spark.read`` sees, on real Spark: the data source's rows, at native speed."""
+"""``seaweedmq.spark.read`` for its users, on real Spark: the data source's rows, at native speed."""
 
 import logging
 from pathlib import Path
@@ -33,7 +33,7 @@ def offsets(frame: DataFrame) -> list[int]:
 
 
 def plan_of(frame: DataFrame) -> str:
-    return str(frame._jdf.queryExecution().toString())  # noqa: SLF001 - there is no other way to see it
+    return str(frame._jdf.queryExecution().toString())  # noqa: SLF001 - no public API shows it
 
 
 def rows(frame: DataFrame) -> list[str]:
@@ -47,7 +47,7 @@ def remove_logs(files: TopicFiles, segment: int = 0) -> None:
 
 
 def remove_tables(files: TopicFiles, segment: int = 0) -> None:
-    """As retention and compaction do: the names that count go, the kept ones stay."""
+    """Replace tables as retention and compaction do: their names go, the retained links stay."""
     for file in files.files(segment):
         if file.kind is FileKind.TABLE:
             (files.root / file.path).unlink()
@@ -70,7 +70,7 @@ def test_what_tables_hold_costs_no_python(spark: SparkSession, orders: TopicFile
     orders.table(0, 40)
     orders.log(40, 60)
     assert "seaweedmq" in plan_of(read(spark, orders)).lower().replace(str(orders.root).lower(), "")
-    orders.log(60, 60)  # as brokers leave it when they have just begun another
+    orders.log(60, 60)  # an empty log, as brokers leave it after beginning another
     orders.convert(only=40)
     assert "BatchScan" not in plan_of(read(spark, orders))
     assert offsets(read(spark, orders)) == list(range(60))
@@ -135,7 +135,7 @@ def test_a_read_that_has_begun_ends_well_whatever_becomes_of_the_files(spark: Sp
     orders.log(75, 90)
     orders.keep_tables()
     frame = read(spark, orders, startingOffsets=10)
-    orders.convert()  # what were logs are tables, ...
+    orders.convert()  # the logs become tables, ...
     remove_logs(orders)
     orders.keep_tables()
     assert offsets(frame) == list(range(10, 90))
@@ -154,7 +154,7 @@ def test_what_retention_removes_meanwhile_is_read_by_its_kept_name(spark: SparkS
     remove_tables(orders)
     assert frame.count() == 60
     assert offsets(frame) == list(range(60))
-    assert read(spark, orders).count() == 0  # who begins now finds nothing
+    assert read(spark, orders).count() == 0  # a new reader finds nothing
 
 
 def test_the_tail_is_read_to_where_it_was_at_the_call(spark: SparkSession, orders: TopicFiles) -> None:

@@ -1,4 +1,4 @@
-"""What ``read`` plans, without Spark running: which tables Spark reads itself, and what is left for the data source."""
+"""Plans of ``read``, without Spark running: tables that Spark reads itself, and the rest for the data source."""
 
 import importlib
 import importlib.metadata
@@ -67,14 +67,14 @@ def test_the_tail_ends_with_its_last_sound_frame(orders: TopicFiles) -> None:
     torn.write_bytes(torn.read_bytes()[:-5])
     assert planned(orders).ranges == {0: [(0, 55)]}
     with_hole = bytearray(orders.log(35, 55).read_bytes())
-    with_hole[-60:] = bytes(60)  # of a payload that power loss took, behind a header that it left
+    with_hole[-60:] = bytes(60)  # a payload that power loss took, after its header
     torn.write_bytes(with_hole)
     assert planned(orders).ranges == {0: [(0, 45)]}
     content = bytearray(log.read_bytes())
     content[len(content) // 2] ^= 1
     log.write_bytes(content)
     orders.seal(0, 35)
-    assert planned(orders).ranges == {0: [(0, 35)]}  # damage of what is known to be there is told by who reads it
+    assert planned(orders).ranges == {0: [(0, 35)]}  # the reader reports damage of known records
 
 
 def test_a_log_of_large_frames_is_not_read_to_find_its_end(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def test_tables_are_read_together_unless_one_holds_what_another_is_to_give() -> 
 
 
 def test_the_end_of_an_open_segment_is_looked_for_in_its_last_files_alone(orders: TopicFiles) -> None:
-    orders.log(40, 60)  # what is before it went missing, and who wants it not needs it not
+    orders.log(40, 60)  # the records before it are lost, and not needed here
     orders.log(60, 70)
     torn = orders.log(70, 90)
     torn.write_bytes(torn.read_bytes()[:-5])
@@ -181,7 +181,7 @@ def test_brokers_give_what_no_file_shows_and_say_where_it_ends(orders: TopicFile
         (BrokerRange, 40, 55),
     ]
     (clipped_piece,) = plan_ranges(snapshot, ReadWindow(), BrokerOffsets(begins={0: 0}, ends={0: 30}))
-    assert (clipped_piece.start_offset, clipped_piece.end_offset) == (0, 30)  # what is beyond is not committed
+    assert (clipped_piece.start_offset, clipped_piece.end_offset) == (0, 30)  # later records are not committed
     assert plan_ranges(snapshot, ReadWindow(), BrokerOffsets(begins={}, ends={})) == []
 
 

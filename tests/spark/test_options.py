@@ -54,7 +54,7 @@ def test_names_have_no_case_and_the_catalogs_repetitions_are_ignored() -> None:
     assert check_names({**given, "provider": "seaweedmq", "owner": "me"}) == REQUIRED
     of_catalog = {"provider": "seaweedmq", **{f"option.{name}": value for name, value in REQUIRED.items()}}
     assert check_names(of_catalog) == REQUIRED
-    assert check_names({"provider": "seaweedmq", "owner": "me"}) == {}  # of a table without any options
+    assert check_names({"provider": "seaweedmq", "owner": "me"}) == {}  # options of a table without any
     with pytest.raises(InvalidArgument, match="option 'owner' is unknown"):
         check_names({**REQUIRED, "owner": "me"})
 
@@ -113,7 +113,7 @@ def test_a_batch_can_not_end_at_earliest(text: str) -> None:
     ],
 )
 def test_an_end_before_its_start_is_refused_and_one_at_it_is_not(start: str, end: str, where: str) -> None:
-    with pytest.raises(InvalidArgument, match=f"say 10 and 5{where}: the end"):
+    with pytest.raises(InvalidArgument, match=f"are 10 and 5{where}, and the exclusive end"):
         parse_options({**REQUIRED, "startingOffsets": start, "endingOffsets": end})
     parse_options({**REQUIRED, "startingOffsets": start, "endingOffsets": end.replace("5", "10")})
 
@@ -196,7 +196,7 @@ def test_times_that_end_before_they_begin_are_refused(what: str, start: str, end
         f"options 'starting{what}' and 'ending{what}' are {said}, and the exclusive end lies before "
         "the start: give a higher end"
     )
-    parse_options({**REQUIRED, f"starting{what}": end, f"ending{what}": end})  # of nothing to read there is no harm
+    parse_options({**REQUIRED, f"starting{what}": end, f"ending{what}": end})  # an empty read is harmless
 
 
 @pytest.mark.parametrize(

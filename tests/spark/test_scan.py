@@ -1,4 +1,4 @@
-"""Reading the pieces of a snapshot, without Spark running."""
+"""Reading the scan ranges of a snapshot, without Spark running."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -43,7 +43,7 @@ async def test_a_segment_ends_where_power_loss_tore_it_before_brokers_seal_it_th
 async def test_what_a_log_holds_beyond_the_begin_of_the_next_is_read_once_its_segment_is_sealed(
     tmp_path: Path, again: int
 ) -> None:
-    """An fsync failed; what it was for is written again, to a file that begins there, and the broker dies meanwhile."""
+    """An fsync failed; its records are rewritten to a file that begins there, and the broker dies meanwhile."""
     store = FileSegmentStore(tmp_path)
     await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10), make_frame(20, 10)])
     await write_log(store, 10, [make_frame(10, 10)] * again, writer="b-1")
@@ -91,7 +91,7 @@ def test_where_files_end_the_brokers_go_on(orders: TopicFiles, monkeypatch: pyte
     def read_range(
         bootstrap: str, topic: object, segment: int, start: int | None, end: int, on_missing: str
     ) -> Iterator[pa.RecordBatch]:
-        """As subscribers see the records."""
+        """Return the records as subscribers see them."""
         asked.append((bootstrap, segment, start, end))
         assert start is not None
         rows = orders.rows(segment, start, end)

@@ -1,4 +1,4 @@
-"""What Spark raises is told in a sentence, whichever side of it failed."""
+"""Errors that Spark raises are explained in a sentence, from Python and the JVM alike."""
 
 import pytest
 

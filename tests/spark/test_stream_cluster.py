@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Copied:
-    """What a query gave to its sink, by batch."""
+    """A sink that collects the batches of a query."""
 
     def __init__(self) -> None:
         self._batches: dict[int, list[tuple[bytes, int]]] = {}
@@ -57,7 +57,7 @@ class Copied:
 
 
 class Traffic:
-    """Publishes numbered records of each key."""
+    """Publish numbered records of each key."""
 
     def __init__(self, publisher: "seaweedmq.Publisher") -> None:
         self._publisher = publisher
@@ -70,7 +70,7 @@ class Traffic:
 
 
 def kill_a_primary(cluster: Cluster, client: "seaweedmq.Client") -> None:
-    """The broker that serves the first open segment ends without a word."""
+    """Kill the broker that serves the first open segment."""
     description = client.admin.describe_topic(TOPIC)
     segment = next(s for s in description.segments if s.is_open)
     os.kill(cluster.pid_at(description.addresses[segment.primary]), signal.SIGKILL)

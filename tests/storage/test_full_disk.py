@@ -1,4 +1,4 @@
-"""A write that fails for lack of space leaves nothing behind of any kind of file, and can be repeated."""
+"""A write that fails for lack of space leaves no file of any kind, and can be repeated."""
 
 import errno
 import os
@@ -100,7 +100,7 @@ async def test_a_table_whose_fsync_fails_leaves_neither_of_its_names(
         with pytest.raises(StorageFailed, match="free space"):
             convert_files(tmp_path, make_topic(), await logs_of(store), None, 5_000)
     folder = tmp_path / table_dir(NAME)
-    assert tree(folder) == {}, "a second name alone would hold the space"
+    assert tree(folder) == {}, "a retained link alone would hold the space"
     convert_files(tmp_path, make_topic(), await logs_of(store), None, 5_000)
     assert len(await tables_of(store)) == 1
     await store.close()
@@ -167,7 +167,7 @@ def _full(*args: object, **options: object) -> None:
 
 
 def _full_after_two(fsync: Callable[[int], None]) -> Callable[[int], None]:
-    """The temporary file is fsynced, the one that takes its place is not."""
+    """The temporary file is fsynced, the rename is not."""
     left = [1]
 
     def call(fd: int) -> None:

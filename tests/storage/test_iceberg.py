@@ -1,4 +1,4 @@
-"""A topic's tables as a table of Iceberg's, in a catalog of SQLite: registered, not copied, and brought in line."""
+"""A topic's tables as an Iceberg table, in a catalog of SQLite: registered, not copied, and reconciled."""
 
 import datetime
 import sys
@@ -27,7 +27,7 @@ from tests.support.typed_rows import TypedFiles
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Polars would rather plan with a package of its own."""
+    """Polars prefers to plan with a separate package."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -92,7 +92,7 @@ def test_a_second_export_adds_what_is_new_and_drops_what_was_replaced_in_one_sna
     table = opened(orders)
     assert content(table.scan().to_arrow()) == content(by_seaweedmq(orders.root, orders.name))
     assert len(table.history()) == 2
-    assert table.scan(snapshot_id=first.snapshot).to_arrow().num_rows == 30, "and travels back"
+    assert table.scan(snapshot_id=first.snapshot).to_arrow().num_rows == 30, "and time travel works"
     unlink_within(orders, 0, 50)
     assert export(orders).removed == 2
     assert opened(orders).scan().to_arrow().num_rows == 0

@@ -1,4 +1,4 @@
-"""What sinks leave in the storage, and what becomes of it."""
+"""Batches that sinks leave in the storage, and their cleanup."""
 
 import os
 import time
@@ -33,7 +33,7 @@ NAME = TopicName("shop", "orders")
 
 
 def swept_later(root: Path) -> int:
-    """Folders that went at a second sweep, more than an hour after the first one."""
+    """Return the folders that a second sweep removed, more than an hour after the first one."""
     assert sweep(root, NAME) == 0
     at = time.time() - 3_700
     for verdict in (root / "topics" / "shop" / "orders" / ".staged").glob(".due-*"):
@@ -111,7 +111,7 @@ def test_what_was_noted_last_is_what_is_known(sink: StagedSink) -> None:
     batch.note(BatchProgress(reached={0: SegmentProgress(5, 50)}))
     batch.note(note)
     assert batch.progress() == note
-    assert note.record_count == 6  # five that the first kept, and one of its successor's
+    assert note.record_count == 6  # five in the first segment, and one in its successor
 
 
 def test_a_batch_is_as_old_as_its_manifest_whatever_was_noted_since(sink: StagedSink) -> None:
@@ -179,7 +179,7 @@ def test_each_segment_reads_the_headers_of_its_own_frames_and_any_number_of_file
     decode = staging.decode_header
     monkeypatch.setattr(staging, "decode_header", lambda data: looked.append(data) or decode(data))
     assert [f.file for f in frames.headers(2, 3)] == list(range(len(files)))
-    assert len(looked) == len(files), "and of nobody else's"
+    assert len(looked) == len(files), "and of no other batch"
     assert len(frames._open) <= staging.OPEN_FILES_MAX  # noqa: SLF001
     frames.close()
 
@@ -314,9 +314,9 @@ def test_a_clock_that_is_ahead_for_a_while_sweeps_nothing(
     assert [sweep_at(40, minute) for minute in (0, 20, 50)] == [0, 0, 0]
     assert len(list(top.glob(".due-*"))) == 2, "the batch, and the mark of the sink that has nothing else"
     assert sweep_at(0) == 0
-    assert list(top.glob(".due-*")) == [], "taken back"
+    assert list(top.glob(".due-*")) == [], "removed"
     assert [sweep_at(50, minute) for minute in (0, 59)] == [0, 0]
-    assert sweep_at(40) == 0, "the verdict is of a later day"
+    assert sweep_at(40) == 0, "the decision is of a later day"
     assert sweep_at(40, 61) == 1
     assert not sink.batch(0).folder.exists()
 

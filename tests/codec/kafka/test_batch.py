@@ -1,4 +1,4 @@
-"""What the door for Kafka's batches lets in, and what it says to all others."""
+"""Validation of Kafka's record batches: accepted batches, and the errors of rejected ones."""
 
 import struct
 import tracemalloc
@@ -59,7 +59,7 @@ rows = st.lists(
 
 
 def read(batch: bytes) -> list[Record]:
-    """Through our columns."""
+    """Decode through SeaweedMQ's columns."""
     columns = columns_of(batch, unpacked_bytes_max=UNPACKED_BYTES_MAX)
     headers = [tuple(some or ()) for some in columns.headers.to_pylist()]
     times = (columns.timestamp_us // 1_000).tolist()
@@ -99,7 +99,7 @@ def test_the_builder_of_another_client_is_understood(sent: list[Record]) -> None
 
 
 def test_many_records_are_read_like_few() -> None:
-    """More than a block, of all lengths of lengths, with every sort of headers."""
+    """More records than a block has, with varints of every length and every sort of headers."""
     sent = [
         Record(
             None if n % 7 == 0 else b"k" * (n % 300),
@@ -174,14 +174,14 @@ def test_both_ways_to_find_records_agree(sent: list[Record], data: st.DataObject
 
 
 def longer(number: int, size: int) -> bytes:
-    """A variable-length integer in more bytes than it needs."""
+    """Encode a variable-length integer in more bytes than it needs."""
     zigzag = number << 1 ^ number >> 63
     octets = [zigzag >> 7 * i & 0x7F for i in range(size)]
     return bytes([octet | 0x80 for octet in octets[:-1]] + octets[-1:])
 
 
 def sized(rest: bytes) -> bytes:
-    """A record of these bytes."""
+    """Frame these bytes as a record."""
     return longer(len(rest), 1) + rest
 
 
@@ -252,7 +252,7 @@ def test_no_more_records_at_fault_are_named_than_a_reply_has_room_for(count: int
 
 
 def test_numbers_may_take_more_bytes_than_they_need() -> None:
-    """As Java's client reads them."""
+    """Read as Java's client does."""
     body = b"\x00" + longer(-5, 10) + longer(0, 5) + longer(1, 5) + b"k" + longer(1, 2) + b"v" + longer(0, 3)
     batch = batch_around(longer(len(body), 5) + body)
     check_batch(batch, unpacked_bytes_max=UNPACKED_BYTES_MAX)

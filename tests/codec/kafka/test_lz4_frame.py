@@ -1,4 +1,4 @@
-"""LZ4 frames that are let in: those that Java's client can read, and no others."""
+"""Validation of LZ4 frames: those that Java's client can read are accepted, no others."""
 
 from collections.abc import Iterator
 

@@ -151,7 +151,7 @@ def test_without_the_libraries_the_extra_is_named(monkeypatch: pytest.MonkeyPatc
 
 
 def test_nobody_else_pays_for_them() -> None:
-    """Brokers and clients that never meet such a frame import nothing of it; and to read one needs no Kafka client."""
+    """Brokers and clients without such frames import nothing of it; and reading one needs no Kafka client."""
     asked = "aiokafka", "cramjam", "google_crc32c", "kafka"
     frame = bytes(frame_at(40, ZSTD).header_bytes) + bytes(frame_at(40, ZSTD).payload)
     code = (

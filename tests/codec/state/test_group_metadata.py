@@ -1,4 +1,4 @@
-"""Keys and values of groups in etcd: golden bytes, round trips, and what is not ours."""
+"""Keys and values of groups in etcd: golden bytes, round trips, and foreign keys."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Keys and values in etcd: golden bytes, round trips, and what is not ours."""
+"""Keys and values in etcd: golden bytes, round trips, and foreign keys."""
 
 import json
 from dataclasses import replace

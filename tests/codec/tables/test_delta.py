@@ -1,4 +1,4 @@
-"""Commits and checkpoints of a Delta log: there and back, golden lines, and what is none."""
+"""Commits and checkpoints of a Delta log: round trips, golden lines, and invalid files."""
 
 import json
 

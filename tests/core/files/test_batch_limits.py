@@ -1,4 +1,4 @@
-"""How far a budget of files or bytes leads."""
+"""Reach of a batch limit of files or bytes."""
 
 from seaweedmq.core.files.batch_limits import ByteLimit, FileLimit
 from seaweedmq.core.files.snapshot import SnapshotPiece

@@ -1,4 +1,4 @@
-"""Which tables are merged: few, large ones in the end, in order of offsets, and nothing again and again."""
+"""Selection of tables to merge: few large ones in the end, in order of offsets, and no table again and again."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -36,7 +36,7 @@ def table(base: int, end: int, size_bytes: int = 10) -> SegmentFile:
 
 
 def row(*sizes: int, base: int = 0) -> list[SegmentFile]:
-    """Tables of ten records each that follow one another."""
+    """Adjacent tables of ten records each."""
     return [table(base + 10 * n, base + 10 * n + 10, size) for n, size in enumerate(sizes)]
 
 
@@ -45,7 +45,7 @@ def story(found: list[TableMerge]) -> list[tuple[int, int]]:
 
 
 def merged(tables: list[SegmentFile], merge: TableMerge) -> list[SegmentFile]:
-    """The tables after it."""
+    """Return the tables after the merge."""
     new = table(merge.base_offset, merge.end_offset, merge.size_bytes)
     return sorted([*(t for t in tables if t not in merge.tables), new], key=lambda t: t.base_offset)
 

@@ -1,4 +1,4 @@
-"""A table of which a part is deleted is rewritten, and no mistake of timing loses or doubles a living record."""
+"""Rewriting of tables with deleted records: no mistake of timing loses or doubles a living record."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -51,7 +51,7 @@ def test_the_original_is_replaced_by_the_younger_table_only_below_the_low_waterm
     assert superseded([original, rewritten], 10) == [original]
     assert superseded([original, rewritten], 15) == [original]
     assert superseded([original, rewritten], 9) == []
-    assert superseded([original, rewritten]) == [], "a broker that knows no low watermark deletes neither"
+    assert superseded([original, rewritten]) == [], "a broker without a low watermark deletes neither"
     assert superseded([original, table(10, 20)], 10) == [table(10, 20)], "left by a merge"
 
 
@@ -63,19 +63,19 @@ def test_retention_deletes_the_original_and_records_what_was_deleted() -> None:
 
 
 class Storage:
-    """Tables of one segment, changed by processes that are killed, or stand still, between any two steps."""
+    """Tables of one segment, changed by processes that are killed, or paused, between any two steps."""
 
     def __init__(self, tables: Sequence[SegmentFile]) -> None:
         self.tables = {t.path: t for t in tables}
         self.low = 0
         self.names = set(self.tables)
-        """Every name there was. No table gets the name of one that was deleted."""
+        """Every name so far. No table gets the name of a deleted one."""
 
     def listed(self) -> list[SegmentFile]:
         return list(self.tables.values())
 
     def put(self, merge: TableMerge) -> Iterator[None]:
-        """Publish a merge or rewrite, and take the names of its tables away one by one."""
+        """Publish a merge or rewrite, and remove the names of its tables one by one."""
         new = replace(table(merge.base_offset, merge.end_offset, merge.size_bytes), modified_us=merge.modified_us)
         try:
             check_no_overlap(self.listed(), merge.base_offset, merge.end_offset, merge.tables)
@@ -131,7 +131,7 @@ def test_every_living_record_is_in_one_table_wherever_processes_are_killed_or_st
         storage.check()
     for _ in range(3):
         run(storage.delete(superseded(storage.listed(), storage.low)))
-        storage.names.clear()  # their other names are swept
+        storage.names.clear()  # their retained links are swept
         rewrite = partly_deleted(storage.listed(), storage.low)
         run(storage.put(rewrite)) if rewrite else None
         storage.check()

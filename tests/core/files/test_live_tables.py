@@ -1,4 +1,4 @@
-"""Which tables count, and what a change of them means."""
+"""Selection of live tables, and the meaning of changes to them."""
 
 import random
 

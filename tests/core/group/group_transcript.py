@@ -1,4 +1,4 @@
-"""Tells what happens in a group, line by line: what somebody does, and what comes of it."""
+"""Transcripts of a group: each line is the effect of one action."""
 
 from dataclasses import replace
 
@@ -45,7 +45,7 @@ def segment(number: int, *predecessors: int, start: int = 0, end: int | None = N
 
 
 class Transcript:
-    """A group of a topic with so many open segments. Every method returns what came of it, as lines."""
+    """A group of a topic with so many open segments. Every method returns its effects as lines."""
 
     def __init__(
         self, segments: int = 0, *more: Segment, start: Start = EARLIEST, limits: GroupLimits = LIMITS
@@ -132,11 +132,11 @@ class Transcript:
     # --- what else happens
 
     def publishes(self, **ends: int) -> list[str]:
-        """``_3=10``: segment 3 is known to have the high watermark 10."""
+        """Report high watermarks: ``_3=10`` means 10 for segment 3."""
         return self.does(Learned({int(s[1:]): end for s, end in ends.items()}))
 
     def succeeds(self, parents: dict[int, int], *children: int) -> list[str]:
-        """Parents are sealed at their end offsets, and children opened."""
+        """Seal predecessors at their end offsets, and open successors."""
         for number, end in parents.items():
             self.segments[number] = replace(self.segments[number], state=SegmentState.SEALED, end_offset=end)
         for child in children:
@@ -144,12 +144,12 @@ class Transcript:
         return self.begin()
 
     def expires(self, *numbers: int) -> list[str]:
-        """Retention removes segments."""
+        """Let retention remove segments."""
         self.segments = {s: value for s, value in self.segments.items() if s not in numbers}
         return self.begin()
 
     def waits(self, seconds: float) -> list[str]:
-        """Let time pass, waking the group whenever it wants."""
+        """Let time pass, waking the group whenever it requests that."""
         until, lines = self.now + seconds, list[str]()
         while (wake_at := self.group.wake_at) is not None and wake_at <= until:
             self.now = wake_at
@@ -168,6 +168,6 @@ class Transcript:
         )
 
     def leader_dies(self) -> list[str]:
-        """Another one reads what was persisted and goes on."""
+        """Replace the leader by another, which loads the persisted state."""
         self.group = GroupStateMachine(self.record, self.committed, self.limits, self.now)
         return self.begin()

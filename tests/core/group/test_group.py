@@ -1,4 +1,4 @@
-"""The coordinator of a group, told as transcripts: what somebody does, and who is told what."""
+"""The coordinator of a group, as transcripts: each action and the messages that follow."""
 
 from dataclasses import replace
 
@@ -344,7 +344,7 @@ def test_a_new_leader_goes_on_and_moves_nothing() -> None:
     before = transcript.record
     assert transcript.leader_dies() == []
     assert transcript.opens("b", held={1: 1, 3: 1}) == ["b/1: owns 1@1 from earliest, 3@1 from earliest"]
-    assert transcript.opens("a") == ["a/1: owns 0@1 from earliest, 2@1 from earliest"], "it was never told, or forgot"
+    assert transcript.opens("a") == ["a/1: owns 0@1 from earliest, 2@1 from earliest"], "the message was lost"
     assert transcript.waits(60) == []
     assert transcript.record == before
 
@@ -389,8 +389,8 @@ def test_a_reset_takes_effect_once_everybody_has_let_go() -> None:
 
 
 def test_what_is_let_go_of_late_is_not_what_was_given_since() -> None:
-    """It was taken away, given again and withdrawn again before its owner has heard: who gets it next must wait until
-    the owner has let go of that, too."""
+    """A segment is revoked, assigned again and withdrawn again before its owner learns of it: the next owner waits
+    until it has released it in each generation."""
     transcript = Transcript(1)
     transcript.opens("a")
     transcript.waits(1)
@@ -418,7 +418,7 @@ def test_who_comes_back_with_what_was_taken_away_long_ago_holds_nothing_else() -
 
 @pytest.mark.parametrize(("session_s", "revoke_s"), [(6.0, 300.0), (5.0, 5.0), (2.0, 300.0), (6.0, 2.0), (0.3, 0.3)])
 def test_a_member_is_not_given_up_while_it_may_trust_what_it_has(session_s: float, revoke_s: float) -> None:
-    """It sees as late as can be that its stream is gone; the coordinator saw it at once, or took the segment then."""
+    """It detects the end of its stream as late as possible; the coordinator detected it at once, or revoked it then."""
     limits = replace(LIMITS, session_timeout_s=session_s, revoke_timeout_s=revoke_s)
     until_s = limits.detection_s + limits.trust_s
     transcript = Transcript(1, limits=limits)

@@ -1,11 +1,11 @@
-"""A group under everything that can happen to it: members, leaders, segments and time in any order.
+"""A group under members, leaders, segments and time in any order.
 
 Invariants, of what members see and of what is persisted:
 
-- nobody is given a segment while somebody else may rightly believe to own it;
-- committed offsets never go back, except by a reset; what another generation commits is refused;
-- a segment is given only once everything before it is finished;
-- once things are calm, every due segment has an owner who knows it, shares are even, and nothing happens any more.
+- no segment is assigned while another member may rightly believe that it owns it;
+- committed offsets never fall, except by a reset; commits of another generation are rejected;
+- a segment is assigned only after every segment before it is finished;
+- without further events, every due segment has an owner that knows it, shares are even, and the group is quiet.
 """
 
 from collections import deque
@@ -45,23 +45,23 @@ SESSION_S, REVOKE_S = LIMITS.session_timeout_s, LIMITS.revoke_timeout_s
 
 @dataclass(eq=False)
 class Actor:
-    """A subscriber, with what it knows."""
+    """A subscriber and its knowledge."""
 
     name: str
     incarnation: int
     stream: int | None = None
     inbox: deque[GroupReply | StreamEnd] = field(default_factory=deque)
     believes: dict[int, int] = field(default_factory=dict)
-    """Segment -> generation of what it reads."""
+    """Segment -> generation in which it reads it."""
     letting_go: dict[int, int] = field(default_factory=dict)
-    """Told to let go, and still busy with."""
+    """Revoked segments that it is still busy with."""
     gone_at: float = 0.0
-    """When it lost its stream."""
+    """Time at which it lost its stream."""
 
 
 @dataclass(eq=False)
 class Grant:
-    """Somebody was told to read a segment."""
+    """An instruction to a member to read a segment."""
 
     actor: Actor
     segment: int
@@ -133,7 +133,7 @@ class Members(RuleBasedStateMachine):
     def deliver(self, reply: Reply | StreamEnd) -> None:
         actor = self.speakers[reply.stream]
         if actor.stream != reply.stream:
-            return  # it reads that stream no more
+            return  # it no longer reads that stream
         if isinstance(reply, StreamEnd):
             actor.inbox.append(reply)
             return
@@ -160,7 +160,7 @@ class Members(RuleBasedStateMachine):
         self.grants = [g for g in self.grants if not self.is_over(g)]
 
     def is_over(self, grant: Grant) -> bool:
-        """Whether the member was rightly taken the segment from, even if it does not know yet."""
+        """Whether the segment was rightly revoked from the member, even if it does not know yet."""
         actor = grant.actor
         if actor not in self.actors:
             return True
@@ -183,7 +183,7 @@ class Members(RuleBasedStateMachine):
 
     def open(self, actor: Actor) -> None:
         if actor.stream is None and self.now >= max(actor.gone_at, self.leader_since) + SESSION_S:
-            self.grants = [g for g in self.grants if g.actor is not actor]  # it was out, and is told so now
+            self.grants = [g for g in self.grants if g.actor is not actor]  # it was expelled, and learns so now
         self.lose_stream(actor)
         stream = len(self.speakers) + 1
         self.speakers[stream] = actor
@@ -292,7 +292,7 @@ class Members(RuleBasedStateMachine):
     @precondition(lambda self: self.actors)
     @rule(pick=PICK, share=st.sampled_from([0, 0.5, 1, 2]))
     def a_member_commits(self, pick: int, share: float) -> None:
-        """All it reads, or read: it does not know better."""
+        """All segments that it reads or read: it does not know better."""
         actor = self.pick(pick)
         for number, generation in {**actor.letting_go, **actor.believes}.items():
             if actor.stream is not None:

@@ -1,7 +1,7 @@
-"""Tells what happens on a coordinator, line by line: what somebody asks, and who is answered what.
+"""Transcripts of a coordinator: each line is the answer to one client.
 
-A tale has one shard and its log. People (``a``, ``b``) know what they were answered last, as real clients do: their
-member id, their generation.
+A transcript has one shard and its log. Clients (``a``, ``b``) remember their last answer, as real ones do: their
+member id and generation.
 """
 
 import struct
@@ -39,18 +39,18 @@ from seaweedmq.model.kafka.groups import DescribedGroup, GroupError, ShardRecord
 
 LIMITS = CoordinatorLimits(members_max=4)
 AT_MS = 1_700_000_000_000
-"""Wall clock at second 0 of a tale."""
+"""Wall clock at second 0 of a transcript."""
 
 
 def subscription(*topics: str) -> bytes:
-    """What a consumer says in JoinGroup: version 3 of its metadata, with nothing after the topics but user data."""
+    """A consumer's subscription: version 3 of its metadata, with nothing after the topics but user data."""
     names = b"".join(struct.pack(">h", len(topic.encode())) + topic.encode() for topic in topics)
     return struct.pack(">hi", 3, len(topics)) + names + struct.pack(">i", -1)
 
 
 @dataclass
 class Person:
-    """What somebody who speaks to the coordinator knows."""
+    """Knowledge of one client of the coordinator."""
 
     name: str
     instance: str | None
@@ -61,7 +61,7 @@ class Person:
 
 @dataclass
 class Transcript:
-    """Every method returns what was said because of it, as lines."""
+    """Every method returns the answers that it causes, as lines."""
 
     limits: CoordinatorLimits = LIMITS
     group: str = "g"
@@ -72,7 +72,7 @@ class Transcript:
     memory: StateMemory = field(default_factory=lambda: StateMemory(1 << 30))
     people: dict[str, Person] = field(default_factory=dict)
     asked: dict[int, str] = field(default_factory=dict)
-    """Request -> who waits for its answer."""
+    """Request -> client that waits for its answer."""
     tokens: int = 0
 
     def __post_init__(self) -> None:
@@ -98,7 +98,7 @@ class Transcript:
     def person(self, name: str) -> Person:
         return self.people.setdefault(name, Person(name, None))
 
-    # --- what people ask
+    # --- requests of clients
 
     def joins(
         self,
@@ -137,7 +137,7 @@ class Transcript:
         )
 
     def enters(self, name: str, *protocols: str, **how: Any) -> list[str]:
-        """Joins, and again with the id it is given."""
+        """Join, and join again with the member id of the answer."""
         first = self.joins(name, *protocols, **how)
         if first != [f"{name}: MEMBER_ID_REQUIRED"]:
             return first
@@ -177,7 +177,7 @@ class Transcript:
         return self.asks(",".join(names), Leave(token=0, group=self.group, members=members))
 
     def evicts(self, instance: str) -> list[str]:
-        """An administrator removes a static member by its instance id alone."""
+        """Let an administrator remove a static member by its instance id alone."""
         return self.asks("admin", Leave(token=0, group=self.group, members=(Leaving("", instance),)))
 
     def commits(
@@ -224,7 +224,7 @@ class Transcript:
     # --- time and failures
 
     def waits(self, seconds: float, *alive: str) -> list[str]:
-        """Time passes; those who are alive send heartbeats every second."""
+        """Let time pass; live clients send heartbeats every second."""
         until, lines, beat_at = self.now + seconds, [], self.now + 1
         while True:
             wake_at = self.shard.wake_at
@@ -239,7 +239,7 @@ class Transcript:
                 return lines
 
     def fails_over(self) -> None:
-        """Another coordinator takes over: all that was written is known, nobody who waited is answered."""
+        """Let another coordinator take over: it knows all that was written, and answers no pending request."""
         self.asked.clear()
         self.shard.close()
         self.shard = GroupShard(self.limits, self.memory)
@@ -247,7 +247,7 @@ class Transcript:
             self.shard.load(record)
         self.shard.begin(self.now, self.at_ms)
 
-    # --- how it is told
+    # --- lines
 
     def asks(
         self, who: str, event: Join | Sync | Heartbeat | Leave | CommitOffsets | DeleteOffsets | RemoveGroup

@@ -1,11 +1,11 @@
-"""How a reply's bytes are shared out (KIP-74)."""
+"""Distribution of a reply's bytes over its partitions (KIP-74)."""
 
 from seaweedmq.core.kafka.fetch_budget import FetchBudget
 
 
 def test_the_first_batch_goes_whole_and_later_ones_only_if_they_fit() -> None:
     share = FetchBudget(100)
-    assert share.fits(1_000, partition_left=10), "else nobody would ever get past it"
+    assert share.fits(1_000, partition_left=10), "otherwise no client could ever read past it"
     share.took(1_000)
     assert share.of(50) == 0
     assert not share.fits(1, partition_left=50)

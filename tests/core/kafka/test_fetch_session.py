@@ -1,4 +1,4 @@
-"""Fetch sessions: what both sides know, and what is said of it."""
+"""Fetch sessions: the state that both sides share, and the partitions that replies name."""
 
 from collections.abc import Iterable
 
@@ -33,7 +33,7 @@ def wants(*keys: PartitionKey, offset: int = 0) -> dict[PartitionKey, RequestedP
 def named(
     exchange: Exchange, told: SentPartition = NOTHING_NEW, *, with_records: Iterable[PartitionKey] = ()
 ) -> list[PartitionKey]:
-    """The partitions that a reply names."""
+    """Return the partitions that a reply names."""
     return [
         key
         for key in list(exchange.partitions)
@@ -82,7 +82,7 @@ def test_partitions_come_change_and_go() -> None:
     assert named(exchange) == [B]
     exchange = mine.begin(100, 2, {}, [A], 2.0)
     assert list(exchange.partitions) == [B]
-    assert named(mine.begin(100, 3, wants(A), (), 3.0)) == [A], "what was forgotten is new again"
+    assert named(mine.begin(100, 3, wants(A), (), 3.0)) == [A], "a forgotten partition is new again"
 
 
 def test_a_request_that_is_not_the_next_one_is_refused() -> None:
@@ -103,7 +103,7 @@ def test_a_session_goes_on_as_it_began_by_names_or_by_ids() -> None:
     with pytest.raises(SessionRejected) as refused:
         mine.begin(100, 1, wants(A), (), 1.0)
     assert refused.value.problem is SessionProblem.NAMING
-    assert list(mine.begin(100, 1, {}, (), 2.0, by_id=True).partitions) == [A], "the session goes on"
+    assert list(mine.begin(100, 1, {}, (), 2.0, by_id=True).partitions) == [A], "the session continues"
 
 
 def test_a_session_may_begin_with_nothing() -> None:
@@ -130,7 +130,7 @@ def test_a_session_that_is_in_use_gives_no_place_to_another() -> None:
     mine.begin(0, 0, wants(A), (), 0.0)
     mine.begin(0, 0, wants(A), (), 1.0)
     mine.begin(100, 1, {}, (), 5.0)
-    assert mine.begin(0, 0, wants(A), (), UNUSED_S).session_id == 0, "it fetches without one"
+    assert mine.begin(0, 0, wants(A), (), UNUSED_S).session_id == 0, "the client fetches without a session"
     assert mine.begin(0, 0, wants(A), (), UNUSED_S + 1.0).session_id == 102
     mine.begin(100, 2, {}, (), UNUSED_S + 1.0)
     with pytest.raises(SessionRejected):
@@ -146,7 +146,7 @@ def test_sessions_hold_so_many_partitions_together_and_no_more() -> None:
     with pytest.raises(SessionRejected) as refused:
         mine.begin(100, 2, wants(A), (), 2.0)
     assert refused.value.problem is SessionProblem.UNKNOWN
-    assert len(mine) == 1, "it begins anew ..."
+    assert len(mine) == 1, "the session starts over ..."
     assert mine.begin(0, 0, wants(A, C), (), 3.0).session_id == 0, (
         "... and without one, as long as the others have theirs"
     )

@@ -1,4 +1,4 @@
-"""A counter, and the ids it gives."""
+"""A counter and the ids that it issues."""
 
 import pytest
 

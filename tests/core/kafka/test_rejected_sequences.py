@@ -1,4 +1,4 @@
-"""What comes behind a frame that was refused."""
+"""Frames that follow a rejected frame."""
 
 from seaweedmq.core.kafka.rejected_sequences import RejectedSequences
 from seaweedmq.model.producer import KAFKA_SEQUENCES
@@ -60,7 +60,7 @@ def test_few_are_remembered() -> None:
 
 
 def test_a_frame_that_does_not_come_again_is_forgotten() -> None:
-    """aiokafka does not send everything again that it could: what comes behind it would be refused for all time."""
+    """aiokafka does not resend all that it could, so a rejection of the following frames would never end."""
     refused = RejectedSequences()
     refused.refuse(ME, 0, 0, NOW)
     assert refused.is_behind(ME, 0, 10, NOW + 59)

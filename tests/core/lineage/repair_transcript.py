@@ -1,4 +1,4 @@
-"""Tells how a topic's segments are repaired, line by line: what happens to brokers, what is due, what comes of it."""
+"""Transcripts of repairs of a topic's segments: events at brokers, repairs that are due, and their results."""
 
 from collections.abc import Iterable, Mapping
 
@@ -12,8 +12,8 @@ NAME = TopicName("shop", "orders")
 
 
 class Transcript:
-    """A topic whose first segments have the given replicas ("a b": a is the primary). Every method that tells what
-    happens to a broker returns what is due then, as lines, in the order in which it is begun."""
+    """A topic whose first segments have the given replicas ("a b": a is the primary). Each method that reports an event
+    at a broker returns the repairs that are due then, as lines, in their order."""
 
     def __init__(self, *placement: str, replicas: int = 2, others: str = "") -> None:
         spec = TopicSpec(name=NAME, segments=len(placement), replicas=replicas)
@@ -41,7 +41,7 @@ class Transcript:
         return self.due()
 
     def lost_each_other(self, segment: int, suspected: str) -> list[str]:
-        """The replicas of a segment did, and the leader asked: this one did not answer."""
+        """Report that the replicas of a segment lost each other: the suspected one did not answer the leader."""
         self.broken.add(SegmentId(NAME, segment))
         self.suspected.add(suspected)
         return self.due()
@@ -56,11 +56,11 @@ class Transcript:
         return [self._line(repair) for repair in self._due()]
 
     def is_repaired(self, count: int | None = None) -> list[str]:
-        """So many of those that are due, or all, are sealed and get their successor: its line for each."""
+        """Seal so many of the due segments, or all, and give them successors; return a line for each."""
         return [self._replaced(repair) for repair in list(self._due())[:count]]
 
     def is_repaired_to_the_end(self) -> list[str]:
-        """Until nothing is due any more. What replicas are missing for is done one at a time, as by the leader."""
+        """Repair until nothing is due. Missing replicas are replaced one at a time, as the leader does."""
         lines: list[str] = []
         while self._due():
             assert len(lines) < 100, f"repairs without end: {lines[-4:]}"
@@ -91,12 +91,12 @@ class Transcript:
         return f"{repair.segment.id} -> {successor.id}: {' '.join(successor.replicas)}"
 
     def _free(self) -> Mapping[str, int]:
-        """Brokers that take something new -> open segments they have."""
+        """Brokers that accept new segments -> open segments they have."""
         free = sorted(self.live - self.draining - self.suspected)
         return {broker: _count(broker, (s.replicas for s in self.segments.values() if s.is_open)) for broker in free}
 
     def _line(self, repair: Repair) -> str:
-        return f"{repair.segment.id}: {repair.reason}; {' '.join(repair.healthy_replicas) or 'nobody'} stays"
+        return f"{repair.segment.id}: {repair.reason}; {' '.join(repair.healthy_replicas) or 'no replica'} stays"
 
 
 def _count(broker: str, replicas: Iterable[tuple[str, ...]]) -> int:

@@ -1,4 +1,4 @@
-"""Where a reader goes on in the lineage, and what lies between two of its places."""
+"""Frontiers of a reader in the lineage, and the paths between two of them."""
 
 import pytest
 
@@ -99,7 +99,7 @@ def test_nothing_lies_between_where_the_start_is_beyond_the_end() -> None:
     assert between(lineage(), {1: 10, 2: 10, 3: 0}, {0: 10, 3: 7}).paths == ((Range(3, 0, 7),),)
     assert between(lineage(), {1: 12}, {1: 10}).paths == ()
     later = lineage(segment(2, (1,), start=10, end=20), segment(3, (2,), start=20))
-    assert between(later, {2: 10}, {0: 10}).paths == ()  # what lay there is pruned
+    assert between(later, {2: 10}, {0: 10}).paths == ()  # those segments are pruned
 
 
 def test_a_segment_that_is_read_to_its_end_while_its_predecessor_stays_is_not_beyond_the_end() -> None:

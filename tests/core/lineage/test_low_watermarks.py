@@ -1,4 +1,4 @@
-"""Records below an offset, deleted by hand: what becomes of the marks."""
+"""Low watermarks after manual deletions of records."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,7 +23,7 @@ def marked(*marks: int) -> Topic:
 def test_marks_rise_as_far_as_is_committed_and_never_fall() -> None:
     assert raised(PARTS, {2: 7}, {2: 7}) == (0, 0, 7)
     assert raised(marked(0, 0, 7), {2: 3, 0: 5}, {0: 9, 2: 9}) == (5, 0, 7)
-    assert raised(marked(0, 0, 7), {2: 7, 1: 0}, {}) == (0, 0, 7), "nobody has to be asked about what was deleted"
+    assert raised(marked(0, 0, 7), {2: 7, 1: 0}, {}) == (0, 0, 7), "already deleted records need no end offset"
     with pytest.raises(OutOfRange, match="partition 2 of shop/orders has committed records up to offset 7, not to 8"):
         raised(PARTS, {2: 8}, {2: 7})
     with pytest.raises(Unavailable, match="partition 1 of shop/orders is being moved"):

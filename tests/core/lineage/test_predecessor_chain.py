@@ -1,4 +1,4 @@
-"""Predecessors that a segment asks for producers it does not know, and the gaps that count as lost."""
+"""Predecessors that a segment queries for unknown producers, and the gaps that count as lost."""
 
 import pytest
 
@@ -14,7 +14,7 @@ DAY_US = 86_400 * US_PER_S
 
 
 def generations(count: int) -> dict[int, Segment]:
-    """``count`` sealed segments and the open one that came after them. Their stamps are of clocks that know nothing."""
+    """``count`` sealed segments and the open one that follows them, stamped by unrelated clocks."""
     return {
         number: Segment(
             topic=TopicName("app", "orders"),
@@ -34,7 +34,7 @@ def generations(count: int) -> dict[int, Segment]:
 
 
 def asked(known: dict[int, Segment], *sealed_for_s: float) -> list[int]:
-    """Return the elders of the newest segment. Each is known to be sealed that long; the others: since now."""
+    """Return the predecessors of the newest segment. Each is known to be sealed that long; the others: since now."""
     ages = dict(enumerate(sealed_for_s))
     return [
         s.id for s in predecessor_chain(known[max(known)], known, lambda segment: ages.get(segment.id, 0.0), IDLE_S)

@@ -1,4 +1,4 @@
-"""Reconstruction of lineages: true histories, of which any older documents and the log files survived."""
+"""Reconstruction of lineages from true histories, of which any older documents and the log files survive."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -29,7 +29,7 @@ NOW_US = 10**15
 
 @dataclass
 class History:
-    """A topic as it truly was: every version of its metadata, and the log files that its segments wrote."""
+    """A topic's true history: every version of its metadata, and the log files that its segments wrote."""
 
     topic: Topic
     segments: dict[int, Segment]
@@ -57,7 +57,7 @@ class History:
         return sorted((s for s in self.segments.values() if s.is_open), key=lambda s: s.slots)
 
     def store(self, segment: Segment, records: int) -> None:
-        """The primary stores records, in a file that it begins now."""
+        """Store records on the primary, in a new file."""
         self.files[segment.id] = provenance(segment, self.segments)
         self.ends[segment.id] = self.ends.get(segment.id, segment.start_offset) + records
 
@@ -102,7 +102,7 @@ def replace_range(first: Segment, after: Segment) -> object:
 
 
 def rebuilt(history: History, topic_at: int, lineage_at: int, *, known_at: int | None = None) -> Reconstructed:
-    """From documents of earlier versions, the log files, and an etcd of an earlier version if there is one."""
+    """Reconstruct from documents of earlier versions, the log files, and an earlier etcd if there is one."""
     document, lineage = history.versions[topic_at][0], history.versions[lineage_at][1]
     topic = latest_topic(document, None if known_at is None else history.versions[known_at][0])
     stored = [*lineage, *(record for records in history.files.values() for record in records)]
@@ -215,7 +215,7 @@ def test_the_half_of_a_split_that_stored_nothing_keeps_its_id() -> None:
 
 
 def merged_long_before_a_move() -> History:
-    """Merge two neighbours with ends 5 and 2 into a segment that stores nothing and is moved much later."""
+    """Merge two neighbors with ends 5 and 2 into a segment that stores nothing and is moved much later."""
     history = History.begun(TopicSpec(name=NAME, segments=2))
     history.store(history.segments[0], 5)
     history.store(history.segments[1], 2)

@@ -1,4 +1,4 @@
-"""Which segments are replaced when brokers come and go, in which order, and who stays: told as transcripts."""
+"""Repairs after brokers come and go: replaced segments, their order and remaining replicas, as transcripts."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ LOST = "its replicas lost each other, or it was sealed without a successor"
 def test_what_is_well_is_left_alone() -> None:
     transcript = Transcript("a b", "c d")
     assert transcript.due() == []
-    assert transcript.is_trusted_again("a") == [], "nobody suspected it"
+    assert transcript.is_trusted_again("a") == [], "it was not under suspicion"
 
 
 def test_a_healthy_primary_goes_on_without_its_follower() -> None:
@@ -33,7 +33,7 @@ def test_a_follower_becomes_primary_when_the_primary_dies() -> None:
 
 def test_a_segment_that_lost_all_its_replicas_goes_to_whoever_is_free() -> None:
     transcript = Transcript("a b", others="c d")
-    assert transcript.dies("a", "b") == ["0: broker a is not registered; nobody stays"]
+    assert transcript.dies("a", "b") == ["0: broker a is not registered; no replica stays"]
     assert transcript.is_repaired() == ["0 -> 1: c d"]
 
 
@@ -46,9 +46,9 @@ def test_what_nobody_can_write_to_comes_before_what_lost_a_follower() -> None:
     ]
     assert transcript.dies("d") == [
         "0: broker a is not registered; b stays",
-        "3: broker d is not registered; nobody stays",
+        "3: broker d is not registered; no replica stays",
         "1: broker a is not registered; b stays",
-        "2: broker d is not registered; nobody stays",
+        "2: broker d is not registered; no replica stays",
     ]
 
 
@@ -76,7 +76,7 @@ def test_who_comes_back_under_its_name_counts_until_somebody_notices_that_it_is_
     transcript.dies("a")
     assert transcript.is_repaired(1) == ["0 -> 2: b c"]
     assert transcript.comes("a") == [], "segment 1 has both its replicas again, as far as the metadata tells"
-    assert transcript.lost_each_other(1, suspected="c") == [f"1: {LOST}; b a stays"], "a restarted empty, and b noticed"
+    assert transcript.lost_each_other(1, suspected="c") == [f"1: {LOST}; b a stays"], "a restarted empty, b noticed"
 
 
 # --- replicas that lost each other
@@ -86,7 +86,7 @@ def test_of_replicas_that_lost_each_other_the_one_that_is_suspected_goes() -> No
     transcript = Transcript("a b", others="c")
     assert transcript.lost_each_other(0, suspected="a") == [f"0: {LOST}; b stays"]
     assert transcript.is_repaired() == ["0 -> 1: b c"]
-    assert transcript.is_trusted_again("a") == [], "what it lost stays where it is"
+    assert transcript.is_trusted_again("a") == [], "the segments that it lost stay where they are"
 
 
 def test_a_suspicion_alone_moves_nothing() -> None:
@@ -132,7 +132,7 @@ def test_who_is_drained_or_suspected_does_not_stay() -> None:
     transcript.suspected.add("c")
     transcript.is_drained("b")
     assert transcript.dies("a") == ["0: broker a is not registered; d stays"]
-    assert transcript.is_repaired() == ["0 -> 1: d e f"], "one is missing, until somebody comes"
+    assert transcript.is_repaired() == ["0 -> 1: d e f"], "one is missing until another broker comes"
 
 
 # --- brokers that are missing
@@ -142,7 +142,7 @@ def test_replicas_that_no_broker_is_left_for_are_added_when_one_comes() -> None:
     transcript = Transcript("a b", "b a")
     assert transcript.dies("a") == ["0: broker a is not registered; b stays", "1: broker a is not registered; b stays"]
     assert transcript.is_repaired() == ["0 -> 2: b", "1 -> 3: b"]
-    assert transcript.due() == [], "nobody could be added"
+    assert transcript.due() == [], "no broker could be added"
     assert transcript.comes("c") == ["2: a replica was missing; b stays", "3: a replica was missing; b stays"]
     assert transcript.is_repaired_to_the_end() == ["2 -> 4: b c", "3 -> 5: b c"]
     assert transcript.comes("d") == []

@@ -1,4 +1,4 @@
-"""What may be done to segments by hand."""
+"""Rules for manual changes of segments."""
 
 from dataclasses import replace
 
@@ -25,15 +25,13 @@ def test_a_segment_is_cut_at_any_slot_inside_of_it() -> None:
     for at in (-1, 10, 13, 70_000):
         with pytest.raises(InvalidArgument, match=f"shop/orders#0, slots .10, 13., at slot {at}: choose from 11 to 12"):
             halves(with_slots(10, 13), at)
-    with pytest.raises(InvalidArgument, match="has only slot 10"):
+    with pytest.raises(InvalidArgument, match="has only slot 10 and cannot be split"):
         halves(with_slots(10, 11), 10)
 
 
 def test_what_publishers_choose_is_not_cut() -> None:
     check_unpartitioned(TOPIC, "split")
-    with pytest.raises(
-        InvalidArgument, match="shop/orders has 4 partitions, which publishers choose and which cannot be split"
-    ):
+    with pytest.raises(InvalidArgument, match=r"shop/orders has 4 partitions, .* which cannot be split"):
         check_unpartitioned(replace(TOPIC, partitions=4), "split")
 
 

@@ -1,4 +1,4 @@
-"""A hundred histories of a topic that is copied while it changes, and what breaks if a rule is broken."""
+"""A hundred histories of a topic that is copied while it changes, and the failures when a rule is violated."""
 
 from itertools import pairwise
 
@@ -33,7 +33,7 @@ def test_the_same_seed_gives_the_same_history() -> None:
 
 
 def plan_by_files(query: Query, start: Frontier, end: Frontier) -> list[tuple[Range, ...]]:
-    """Partitions that say which tables to read, in the right order."""
+    """Partitions that list the tables to read, in the right order."""
     made = []
     for task in plan_by_offsets(query, start, end):
         parts = []
@@ -47,12 +47,12 @@ def plan_by_files(query: Query, start: Frontier, end: Frontier) -> list[tuple[Ra
 
 
 def plan_by_segments(query: Query, start: Frontier, end: Frontier) -> list[tuple[Range, ...]]:
-    """A partition for each segment, whatever comes before it."""
+    """One partition per segment, without regard to its predecessors."""
     return [(part,) for task in plan_by_offsets(query, start, end) for part in task]
 
 
 def caught(because: str = "", **broken: object) -> bool:
-    """Whether some seed finds out that something is broken, in these words."""
+    """Whether some seed finds the defect, with these words."""
     for seed in SEEDS:
         try:
             run(seed, **broken)

@@ -53,7 +53,7 @@ def test_each_partition_is_a_segment_and_those_that_are_added_begin_at_the_start
     assert change.topic.scaling is Scaling.FIXED
     assert [s.slots for s in change.segments] == [KeyRange(p, p + 1) for p in range(partitions)]
     total = min(PARTITIONS_MAX, partitions + more)
-    ahead = replace(change.topic, next_segment=partitions + 7)  # some were moved since
+    ahead = replace(change.topic, next_segment=partitions + 7)  # some segments were moved since
     grown = with_partitions(ahead, total, now_us=9, placement=[("b-3", "b-4")] * (total - partitions))
     assert (grown.topic.partitions, grown.topic.next_segment) == (total, total + 7)
     assert covers_ring((s.slots for s in (*change.segments, *grown.segments)), grown.topic.ring)
@@ -102,7 +102,7 @@ def test_durability_follows_from_the_replicas_unless_it_is_chosen() -> None:
         ({"target_records_per_s": float("nan")}, "target of nan records/s"),
         ({"target_bytes_per_s": float("inf")}, "target of inf bytes/s"),
         ({"configs": (("segment.ms", "soon"),)}, "segment.ms is 'soon'"),
-        ({"configs": (("min.insync.replicas", "2"),)}, "min.insync.replicas of 2 exceeds 1 replica"),
+        ({"configs": (("min.insync.replicas", "2"),)}, "min.insync.replicas of 2 exceeds 1 replica,"),
     ],
 )
 def test_numbers_beyond_the_limits_are_refused(settings: dict[str, float], sentence: str) -> None:
@@ -140,7 +140,7 @@ def sealing(segment: Segment, end_offset: int | None = None, **more: object) -> 
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[MetadataChange]:
-    """A topic, and what becomes of it by splits, merges and moves, of up to three parents and children at a time."""
+    """A topic after splits, merges and moves of up to three predecessors and successors at a time."""
     changes = [created(draw(st.integers(1, 5)))]
     opened = list(changes[0].segments)
     for step in range(draw(st.integers(1, 12))):
@@ -257,7 +257,7 @@ def test_the_record_of_a_sealed_segment_is_bounded_and_keeps_the_most_recent_pro
         end = sealing(predecessor, 5_000, sequences=sequences)
         sealed, _ = succeed(change.topic, [end], ranges=[predecessor.slots], placement=[("b",)], now_us=0).segments
         assert sealed.sequences == tuple(sequences[:SEALED_SEQUENCES_MAX])
-        assert sealed.sequences_complete == (count == SEALED_SEQUENCES_MAX), "or who is missing passes for new"
+        assert sealed.sequences_complete == (count == SEALED_SEQUENCES_MAX), "or an absent producer counts as new"
 
 
 def test_a_record_is_as_complete_as_what_the_files_tell() -> None:

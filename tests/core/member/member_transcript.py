@@ -1,4 +1,4 @@
-"""Tells what a member of a group does with its records: what happens, and what comes of it.
+"""Transcripts of a group member and its records: each line is an event and its effects.
 
 A record is named by its key and its offset, as ``a7``, in segment 0; in another one as ``3/a7``. ``-7`` has no key.
 """
@@ -10,7 +10,7 @@ from tests.core.member.plain_member import Keys, PlainMember, Record, ownership
 
 
 class Transcript:
-    """A member that was assigned segment 0, unless the tale says otherwise. What comes of it is told as a line."""
+    """A member that was assigned segment 0, unless a test says otherwise. Each line is the effect of one call."""
 
     def __init__(
         self,
@@ -36,11 +36,11 @@ class Transcript:
     # --- segments ---------------------------------------------------------------------------------------------------
 
     def is_assigned(self, *given: Ownership) -> str:
-        """From here on these and no others."""
+        """Assign these segments and no others."""
         return self._told(self.member.assign(*given))
 
     def arrives(self, keys: str, segment: int = 0) -> None:
-        """Rows by their keys, such as ``"a b - a"``, behind those that arrived before, or where reading began."""
+        """Deliver rows by their keys, such as ``"a b - a"``, after earlier ones, or where reading begins."""
         assigned = self.member.dispatch.assigned[segment]
         first = self.ends.get(segment, assigned.start.value or 0)
         names = keys.split()
@@ -48,15 +48,15 @@ class Transcript:
         self.member.read(assigned, first, tuple(None if name == "-" else name.encode() for name in names))
 
     def ends_there(self, segment: int = 0) -> None:
-        """Nothing more will arrive."""
+        """End the segment: nothing more arrives."""
         self.member.dispatch.assigned[segment].end_at(self.ends[segment])
 
     def looks_after(self, is_time: bool = True) -> str:
-        """Time for a commit, or for what others wait for only."""
+        """Let the commit interval pass, or run what waits only for other events."""
         return self._told(self.member.maintain(is_time))
 
     def commits(self) -> str:
-        """What is sent to the coordinator now."""
+        """Send the next commit to the coordinator."""
         number, positions = self.member.commit()
         self.number = number or self.number
         told = []
@@ -66,7 +66,7 @@ class Transcript:
         return ", ".join(told) or "nothing"
 
     def is_answered(self, *refused: int) -> str:
-        """The coordinator kept the commit, but for these segments."""
+        """Let the coordinator store the commit, except for these segments."""
         return self._told(self.member.answer(self.number, dict.fromkeys(refused, "not yours")))
 
     def loses_its_stream(self) -> None:
@@ -86,14 +86,14 @@ class Transcript:
     # --- records ----------------------------------------------------------------------------------------------------
 
     def takes(self, count: int = 1_000) -> str:
-        """The user asks for records one by one, until there is none, or for so many."""
+        """Take records one by one, all of them or so many."""
         taken: list[Record] = []
         while len(taken) < count and (record := self.member.take()) is not None:
             taken.append(record)
         return self._names(taken)
 
     def takes_rows(self) -> str:
-        """The user asks for a batch."""
+        """Take a batch."""
         return self._names(self.member.take_rows())
 
     def handlers_begin(self) -> None:
@@ -103,7 +103,7 @@ class Transcript:
         self.member.dispatch.hand_to_handlers(False, self.member.now)
 
     def handlers_take(self, count: int = 1_000) -> str:
-        """So many handlers are free."""
+        """Free so many handlers."""
         taken: list[Record] = []
         while len(taken) < count and (record := self.member.take_for_handler()) is not None:
             taken.append(record)
@@ -131,7 +131,7 @@ class Transcript:
         self.member.now += seconds
 
     def gives_up(self) -> str:
-        """What is on its way to the dead-letter topic."""
+        """Records on their way to the dead-letter topic."""
         told = [f"{_name(each.record)} after {each.deliveries}: {each.reason}" for each in self.member.given_up]
         return ", ".join(told) or "nothing"
 
@@ -146,7 +146,7 @@ class Transcript:
 
     @property
     def has_in_flight(self) -> str:
-        """Which of what the user took is out, as rows would be refused."""
+        """Names of the taken records that are in flight, as a rejection of their rows finds them."""
         dispatch = self.member.dispatch
         out = {
             (segment, offset)

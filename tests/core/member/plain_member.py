@@ -1,4 +1,4 @@
-"""A member of a group without threads, streams or Arrow: the least that stands around the machine."""
+"""A member of a group without threads, streams or Arrow: the minimum that the machine needs."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ Keys: TypeAlias = tuple[bytes | None, ...]
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """Where the records of one frame are kept."""
+    """Acknowledgement state of the records of one frame."""
 
     assigned: "HeldSegment[Keys, Record]"
     span: RowSpan[Keys]
 
 
 class Record(NamedTuple):
-    """A row as somebody looks at it."""
+    """A row as a user sees it."""
 
     origin: Origin
     offset: int
@@ -36,7 +36,7 @@ class Record(NamedTuple):
 def ownership(
     segment: int, generation: int, offset: int = 0, deliveries: Mapping[int, int] | None = None, crashes: int = 0
 ) -> Ownership:
-    """A segment that is to be read from an offset on; 0: from its begin, wherever that is."""
+    """A segment to be read from an offset on; 0 is its beginning."""
     start = Start(StartKind.OFFSET, offset) if offset else EARLIEST
     return Ownership(segment=segment, generation=generation, start=start, deliveries=deliveries or {}, crashes=crashes)
 
@@ -50,9 +50,9 @@ class PlainMember:
         self.holdings = Holdings(self.dispatch)
         self.origins: dict[RowSpan[Keys], Origin] = {}
         self.arriving: deque[tuple[HeldSegment[Keys, Record], int, Keys]] = deque()
-        """What readers have: first offset and keys."""
+        """First offset and keys of the rows that readers hold."""
         self.given_up: deque[DeadRecord[Record]] = deque()
-        """Letters that are not kept yet."""
+        """Dead letters that are not stored yet."""
 
     # --- the coordinator --------------------------------------------------------------------------------------------
 
@@ -64,7 +64,7 @@ class PlainMember:
         return self._carried_out(self.holdings.maintain(is_time))
 
     def commit(self) -> tuple[int, tuple[Position, ...]]:
-        """Number and positions of what is to be sent now; nothing while an answer is awaited."""
+        """Number and positions of the commit to send now; nothing while an answer is pending."""
         commit = self.holdings.commits.next()
         return (0, ()) if commit is None else (commit.number, commit.positions)
 
@@ -78,7 +78,7 @@ class PlainMember:
     # --- the broker -------------------------------------------------------------------------------------------------
 
     def read(self, assigned: HeldSegment[Keys, Record], first: int, keys: Keys) -> None:
-        """A reader has rows; those of a segment lie behind one another."""
+        """Give a reader rows; those of a segment are contiguous."""
         self.arriving.append((assigned, first, keys))
 
     def _let_arrive(self) -> None:
@@ -113,7 +113,7 @@ class PlainMember:
         return [Record(origin, run.span.first + at, keys[at]) for at in range(run.at, run.at + run.count)]
 
     def take(self) -> Record | None:
-        """The next record, for a user who takes one by one."""
+        """Return the next record, for a user who takes one by one."""
         while self.fetch():
             self.fill()
             while self.dispatch.ready:
@@ -123,7 +123,7 @@ class PlainMember:
         return None
 
     def take_rows(self) -> list[Record]:
-        """The next rows, for a user who takes batches."""
+        """Return the next rows, for a user who takes batches."""
         while self.fetch():
             if not self.dispatch.ready and not self.dispatch.must_admit():
                 run = self.dispatch.next_run()
@@ -137,7 +137,7 @@ class PlainMember:
         return []
 
     def take_for_handler(self) -> Record | None:
-        """The next record whose key is free."""
+        """Return the next record whose key is free."""
         while self.fetch():
             record = self.dispatch.take_for_handler(self.now)
             if record is None:
@@ -154,7 +154,7 @@ class PlainMember:
         return is_admitted
 
     def ack(self, record: Record) -> None:
-        """As from any thread, without a lock."""
+        """Acknowledge as any thread may, without a lock."""
         record.origin.span.put(record.offset, ACKED)
 
     def refuse(self, record: Record, delay_s: float, reason: str = "nack") -> None:
@@ -170,7 +170,7 @@ class PlainMember:
         self.dispatch.given_up.clear()
 
     def keep_letter(self) -> DeadRecord[Record]:
-        """The oldest letter is in its topic."""
+        """Confirm that the oldest dead letter is in its topic."""
         given_up = self.given_up.popleft()
         self.dispatch.dead_letter_stored(given_up.record)
         return given_up

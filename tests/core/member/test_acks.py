@@ -1,4 +1,4 @@
-"""What of a segment is dealt with."""
+"""Acknowledged rows of a segment."""
 
 import numpy as np
 from hypothesis import given
@@ -8,7 +8,7 @@ from seaweedmq.core.member.acks import ACKED, DEAD_LETTER, NEW, OUT, WAITING, Le
 
 
 def ledger_of(*counts: int, first: int = 100) -> tuple[Ledger[str], list[RowSpan[str]]]:
-    """Frames of so many rows behind one another, all handed out."""
+    """Contiguous frames of so many rows, all delivered."""
     ledger: Ledger[str] = Ledger({})
     spans = []
     for count in counts:

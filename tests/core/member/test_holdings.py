@@ -1,4 +1,4 @@
-"""Which segments a member holds, and what it commits of them, told as it happens."""
+"""Segments that a member holds, and its commits of them, as transcripts."""
 
 from tests.core.member.member_transcript import Transcript
 from tests.core.member.plain_member import ownership
@@ -7,7 +7,7 @@ from tests.core.member.plain_member import ownership
 def test_positions_follow_what_is_acknowledged() -> None:
     transcript = Transcript()
     assert transcript.looks_after() == "nothing"
-    assert transcript.commits() == "nothing", "nobody knows yet where reading begins"
+    assert transcript.commits() == "nothing", "the start of reading is still unknown"
     transcript.arrives("a b c")
     transcript.takes()
     transcript.looks_after()
@@ -95,7 +95,7 @@ def test_a_refused_commit_is_not_tried_again() -> None:
     transcript.acks("b1")
     assert transcript.looks_after() == "release 0@1"
     assert transcript.commits() == "nothing"
-    assert transcript.looks_after() == "nothing", "the assignment that gave it is not believed any more"
+    assert transcript.looks_after() == "nothing", "the member no longer trusts that assignment"
 
 
 def test_a_segment_that_was_given_anew_begins_once_it_was_released() -> None:

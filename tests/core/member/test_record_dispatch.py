@@ -1,4 +1,4 @@
-"""What a member hands out, and what becomes of it, told as it happens."""
+"""Records that a member delivers, and their outcomes, as transcripts."""
 
 import pytest
 
@@ -152,7 +152,7 @@ def test_a_record_that_killed_its_owners_is_given_up_before_it_is_handed_out() -
     transcript = Transcript(ownership(0, 5, offset=7, crashes=3), deliveries_max=3, limit=10)
     transcript.arrives("a a b")
     assert transcript.takes() == "b9"
-    assert transcript.left == 9, "it was not handed out"
+    assert transcript.left == 9, "it was not delivered"
     assert transcript.gives_up() == "a7 after 3: delivered 3 times and not acknowledged"
     transcript.letter_is_kept()
     assert transcript.takes() == "a8"
@@ -249,7 +249,7 @@ def test_a_limit_counts_every_delivery() -> None:
     transcript.arrives("a a a a a a")
     assert transcript.takes(3) == "a0 a1 a2"
     transcript.nacks("a0 a1")
-    assert transcript.takes() == "a0", "what was to come next gave its place to what comes again"
+    assert transcript.takes() == "a0", "a redelivery comes before the next new record"
     assert transcript.left == 0
 
 
@@ -287,7 +287,7 @@ def test_what_is_held_in_bytes_is_bounded_too() -> None:
     assert transcript.takes() == "a0 b1 a2 b3 a4 b5"
     assert transcript.is_blocked
     transcript.acks("a0 a2 b3")
-    assert not transcript.is_blocked, "the first frame has a record that is out, the second has none"
+    assert not transcript.is_blocked, "the first frame has a record in flight, the second has none"
     assert transcript.takes() == "a6 b7"
 
 

@@ -1,4 +1,4 @@
-"""The commit rule: what becomes visible, with the lease and without it. As transcripts: ``test_fate``."""
+"""The commit rule: records that become visible, with and without the lease. Transcripts: ``test_segment_lifecycle``."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from seaweedmq.core.segment.commit_rule import (
 
 @dataclass(frozen=True)
 class At:
-    """How far a log is whose topic asks for what is written, or for what is fsynced."""
+    """Ends of a log, for a topic that requires written or flushed records."""
 
     committed: int
     flushed: int
@@ -81,9 +81,9 @@ def test_whatever_the_standing(
                 assert lease
                 assert at.committed < offset <= at.committable
             case CheckFence(flushed=target):
-                assert not lease, "nobody looks while the lease lives"
-                assert not stuck, "what it sees would not matter"
-                assert not looking, "one look at a time"
+                assert not lease, "no fence check is needed while the lease is valid"
+                assert not stuck, "the result of the check would not matter"
+                assert not looking, "one fence check at a time"
                 assert at.committed < target <= at.flushed
     behind = at.committable > at.committed
-    assert not behind or looking or actions, "what is durable waits for nothing that would come"
+    assert not behind or looking or actions, "a durable record waits for no further event"

@@ -1,4 +1,4 @@
-"""A follower is given up where it makes no progress, later if it makes progress elsewhere."""
+"""A follower is lost where it makes no progress, and later if it makes progress in other segments."""
 
 from seaweedmq.core.segment.follower_progress import PATIENCE, FollowerProgress
 

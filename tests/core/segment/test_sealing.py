@@ -1,4 +1,4 @@
-"""Whom the leader asks when a segment has to end, and whose log counts."""
+"""Brokers that the leader queries to seal a segment, and the log that determines its end."""
 
 from seaweedmq.core.segment.sealing import longest_first, seal_candidates
 from seaweedmq.model.ring import WHOLE_RING

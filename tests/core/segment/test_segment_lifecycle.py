@@ -1,4 +1,4 @@
-"""The fate of an open segment on its primary, as transcripts: what happens, and what is done about it."""
+"""The lifecycle of an open segment on its primary, as transcripts: each event and the resulting actions."""
 
 import pytest
 from hypothesis import settings
@@ -38,7 +38,7 @@ class Log:
 
 
 class Transcript:
-    """A segment, told step by step: each line says what happened, what was done, and where it stands."""
+    """A segment, step by step: each line has the event, the actions, and the resulting state."""
 
     def __init__(self, *replicas: str) -> None:
         self.log = Log()
@@ -93,7 +93,7 @@ class Transcript:
         return self.perform(self.lifecycle.progressed(lease_alive=self.lease_alive))
 
     def perform(self, actions: object) -> list[str]:
-        """As ``OpenSegment`` does it."""
+        """Perform the actions as ``OpenSegment`` does."""
         done = []
         for action in actions:  # type: ignore[attr-defined]
             if isinstance(action, RaiseHighWatermark):
@@ -298,7 +298,7 @@ def test_every_stage_is_reached_and_can_be_closed() -> None:
 
 
 class AnyFate(RuleBasedStateMachine):
-    """Whatever happens, in any order that the table allows."""
+    """Any order of events that the table allows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -315,7 +315,7 @@ class AnyFate(RuleBasedStateMachine):
     def after(self) -> None:
         line = self.transcript.lines[-1]
         if "look for" in line:
-            assert not self.looks, "one look at a time"
+            assert not self.looks, "one fence check at a time"
             self.looks.append(self.transcript.log.flushed)
 
     @rule(written=st.integers(0, 20), flushed=st.integers(0, 20), lease=st.booleans())
@@ -324,7 +324,7 @@ class AnyFate(RuleBasedStateMachine):
         self.transcript.lease_alive = lease
         before = log.committed
         self.transcript.store(written=log.written + written, flushed=min(log.flushed + flushed, log.written))
-        assert log.committed == before or lease, "without the lease only a look lets it rise"
+        assert log.committed == before or lease, "without the lease only a fence check lets it rise"
         self.after()
 
     @precondition(is_looking)

@@ -1,7 +1,7 @@
-"""What is brought from registries for these tests, once, and kept.
+"""Downloads from registries for these tests, made once and kept.
 
-A tool that is missing or too old skips the tests that need it, and so does a registry that can not be reached, or only
-slowly: each says which. A registry that answers, and has not what is asked for, is a mistake of ours, and fails them.
+A missing or too old tool skips the tests that need it, and so does an unreachable or slow registry: each with its
+reason. A registry that answers, but lacks the requested files, is a defect of the tests, and fails them.
 """
 
 import contextlib
@@ -23,22 +23,22 @@ from benchmarks.contest.kafka import server
 HERE = Path(__file__).parent
 CACHE = Path.home() / ".cache" / "seaweedmq-tests"
 DOWNLOAD_TIMEOUT_S = 120
-"""For everything from one registry. What has come until then is in its client's cache for the next time."""
+"""Timeout for all files of one registry. Files that arrived by then are in its client's cache for the next time."""
 BUILD_TIMEOUT_S = 500
 SPARK_KAFKA_VERSION = "4.2.0"
-"""Newer PySparks work with it, too, and may be out before their sources for Kafka are."""
+"""Version of Spark's Kafka source: newer PySparks also work with it, and may be released before theirs."""
 GO = {"GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly -buildvcs=false"}
 
 
 @dataclass(frozen=True)
 class Registry:
-    """One that a download is from."""
+    """A registry for downloads."""
 
     name: str
     impatience: tuple[str, ...]
-    """Options of its client, whose own patience is some minutes for each file."""
+    """Options of its client, which by default waits some minutes for each file."""
     refusal: str
-    """A pattern of what its client says if the registry was reached, and what is asked for is not what it has."""
+    """Pattern of the client's message if the registry was reached and lacks the requested files."""
 
 
 MAVEN = Registry(
@@ -55,7 +55,7 @@ GO_MODULES = Registry("Go", (), r"404 Not Found|410 Gone|checksum mismatch|go\.s
 
 
 def kafka_jars() -> Path:
-    """Apache Kafka with its tools, the one that the benchmarks compare with."""
+    """Return Apache Kafka with its tools, the one of the benchmarks."""
     _require_java()
     if not server.JARS.is_dir():
         _require("mvn")
@@ -65,7 +65,7 @@ def kafka_jars() -> Path:
 
 
 def spark_jars() -> list[Path]:
-    """Spark's source and sink for Kafka, with what PySpark does not bring itself."""
+    """Return Spark's Kafka source and sink, with the jars that PySpark lacks."""
     _require_java()
     pom = HERE / "spark_kafka" / "pom.xml"
     folder = _kept(f"spark-sql-kafka-{SPARK_KAFKA_VERSION}", pom)
@@ -78,7 +78,7 @@ def spark_jars() -> list[Path]:
 
 
 def node_modules() -> Path:
-    """kafkajs, for node."""
+    """Return kafkajs, for node."""
     _require("node")
     named, locked = (HERE / "npm" / name for name in ("package.json", "package-lock.json"))
     folder = _kept("kafkajs", locked)
@@ -93,13 +93,13 @@ def node_modules() -> Path:
 
 
 def go_programs(folder: Path) -> Path:
-    """The folder, with the programs beside ``go.mod`` built into it. Go keeps modules and builds in its own caches."""
+    """Build the programs beside ``go.mod`` into the folder, and return it. Go caches modules and builds itself."""
     _require("go")
     sources = HERE / "go"
     needed = re.findall(r"^go ([\d.]+)$", (sources / "go.mod").read_text(), re.MULTILINE)[0]
     found = run(["go", "env", "GOVERSION"], timeout_s=60).strip().removeprefix("go")
     if _numbers(found) < _numbers(needed):
-        pytest.skip(f"these clients need Go {needed}, and go on PATH is {found}")
+        pytest.skip(f"these clients need Go {needed}, PATH has {found}")
     download(GO_MODULES, ["go", "mod", "download"], cwd=sources, env=GO)
     run(["go", "build", "-o", f"{folder}/", "./..."], cwd=sources, env=GO, timeout_s=BUILD_TIMEOUT_S)
     return folder
@@ -113,7 +113,7 @@ def run(
     env: Mapping[str, str] | None = None,
     stdin: str = "",
 ) -> str:
-    """What a program prints that must succeed."""
+    """Run a program that must succeed; return its output."""
     done = subprocess.run(
         command,
         input=stdin,
@@ -131,7 +131,7 @@ def run(
 def download(
     registry: Registry, command: list[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> None:
-    """Have a registry's own client download something, or skip, or fail: see the module."""
+    """Let a registry's own client download; skip or fail as the module describes."""
     try:
         done = subprocess.run(
             [*command, *registry.impatience],
@@ -143,11 +143,11 @@ def download(
             check=False,
         )
     except subprocess.TimeoutExpired:
-        pytest.skip(f"{registry.name} did not bring what is needed within {DOWNLOAD_TIMEOUT_S} s")
+        pytest.skip(f"{registry.name} did not deliver within {DOWNLOAD_TIMEOUT_S} s")
     if done.returncode != 0:
         said = (done.stdout + done.stderr).strip()
-        assert re.search(registry.refusal, said) is None, f"{registry.name} has not what is asked for:\n{said}"
-        pytest.skip(f"{registry.name} can not bring what is needed: {said.splitlines()[0] if said else 'no reason'}")
+        assert re.search(registry.refusal, said) is None, f"{registry.name} lacks the requested files:\n{said}"
+        pytest.skip(f"{registry.name} cannot deliver: {said.splitlines()[0] if said else 'no reason'}")
 
 
 def _require(program: str) -> None:
@@ -167,13 +167,13 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _kept(name: str, recipe: Path) -> Path:
-    """Where something is kept that was made by a recipe."""
+    """Return the folder for the output of a recipe."""
     return CACHE / f"{name}-{hashlib.sha256(recipe.read_bytes()).hexdigest()[:12]}"
 
 
 @contextlib.contextmanager
 def _arriving(folder: Path) -> Iterator[Path]:
-    """A path beside ``folder`` that gets its name once all is there."""
+    """A path beside ``folder`` that is renamed to it once complete."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as beside:
         yield Path(beside) / "whole"

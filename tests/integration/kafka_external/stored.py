@@ -1,4 +1,4 @@
-"""What is in a topic of Kafka's clients, as others find it, and what may be asked of whatever was read of it."""
+"""Contents of a topic of Kafka clients as other readers find them, and checks of any reader's records."""
 
 import itertools
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from tests.support.commands import Cluster
 
 
 class Stored(NamedTuple):
-    """A record, with texts where it has bytes."""
+    """A record, with texts in place of bytes."""
 
     partition: int
     offset: int
@@ -19,7 +19,7 @@ class Stored(NamedTuple):
 
 
 def stored(cluster: Cluster, topic: str) -> list[Stored]:
-    """All records of a topic, by partition and offset, as SeaweedMQ's own client reads them."""
+    """Return all records of a topic, by partition and offset, as SeaweedMQ's own client reads them."""
     with (
         seaweedmq.connect(cluster.addresses) as client,
         client.subscriber(f"kafka/{topic}", start="earliest", stop_at="latest") as subscriber,
@@ -31,14 +31,14 @@ def stored(cluster: Cluster, topic: str) -> list[Stored]:
 
 
 def assert_whole(read: Iterable[tuple[int, int]]) -> None:
-    """Of (partition, offset): no offset of a partition is missing, or there twice."""
+    """Check (partition, offset): no offset of a partition is missing, or there twice."""
     for partition, there in itertools.groupby(sorted(read), itemgetter(0)):
         offsets = [offset for _, offset in there]
         assert offsets == list(range(len(offsets))), f"partition {partition}"
 
 
 def assert_in_order(read: Iterable[tuple[str, int, int, int]]) -> None:
-    """Of (key, partition, offset, number): a key has one partition, along which its numbers rise."""
+    """Check (key, partition, offset, number): a key has one partition, along which its numbers rise."""
     for key, there in itertools.groupby(sorted(read), itemgetter(0)):
         _, partitions, _, numbers = zip(*there, strict=True)
         assert len(set(partitions)) == 1, f"{key} is in several partitions"

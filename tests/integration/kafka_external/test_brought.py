@@ -1,4 +1,4 @@
-"""What becomes of the tests when a registry is not there, or has not what they ask for: asked of the real clients."""
+"""Tests whose registry is unreachable, or lacks what they need, with the real registry clients."""
 
 import http.server
 import shutil
@@ -27,7 +27,7 @@ SETTINGS = """<settings><mirrors><mirror>
 <id>here</id><mirrorOf>*</mirrorOf><url>{address}</url>
 </mirror></mirrors></settings>"""
 Asking = tuple[Registry, list[str], Mapping[str, str]]
-"""Whom, with which command, in which environment."""
+"""Registry, command and environment."""
 
 
 class _HasNothing(http.server.BaseHTTPRequestHandler):
@@ -38,12 +38,12 @@ class _HasNothing(http.server.BaseHTTPRequestHandler):
         self.send_error(404)
 
     def log_message(self, *_: object) -> None:
-        """Nobody asked."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def empty() -> Iterator[str]:
-    """The address of a registry that has nothing."""
+    """Address of a registry without content."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _HasNothing)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -86,15 +86,15 @@ def test_a_registry_out_of_reach_skips_and_one_without_what_is_asked_for_fails(
     registry, command, environment = asking(f"http://127.0.0.1:{free_ports(1)}", nobody)
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not on PATH")
-    with pytest.raises(pytest.skip.Exception, match=f"{registry.name} can not bring what is needed: .+"):
+    with pytest.raises(pytest.skip.Exception, match=f"{registry.name} cannot deliver: .+"):
         download(registry, command, cwd=HERE / "go", env=environment)
     somebody.mkdir()
     registry, command, environment = asking(empty, somebody)
-    with pytest.raises(AssertionError, match=f"{registry.name} has not what is asked for:\n"):
+    with pytest.raises(AssertionError, match=f"{registry.name} lacks the requested files:\n"):
         download(registry, command, cwd=HERE / "go", env=environment)
 
 
 def test_a_registry_that_keeps_us_waiting_skips(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(brought, "DOWNLOAD_TIMEOUT_S", 0.1)
-    with pytest.raises(pytest.skip.Exception, match=r"npm did not bring what is needed within 0\.1 s"):
+    with pytest.raises(pytest.skip.Exception, match=r"npm did not deliver within 0\.1 s"):
         download(Registry("npm", (), "never"), ["sleep", "60"])

@@ -22,7 +22,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def found_by(program: Path, cluster: Cluster) -> Any:
-    """What a program says, with what all of them are to say."""
+    """Return the output of a program, and check what all of them print."""
     found = json.loads(run([str(program), cluster.kafka.split(",")[0]], timeout_s=90))
     read = found["seen"]
     sent = [{name: r[name] for name in ("key", "value", "header")} for r in read]

@@ -1,4 +1,4 @@
-"""Apache Kafka's own tools do to a cluster what their documentation says."""
+"""Apache Kafka's own tools have the documented effects on a cluster."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def tools(jars: Path, cluster: Cluster) -> Tools:
 
 
 def offsets(tools: Tools, topic: str, moment: str = "latest") -> dict[int, int]:
-    """By partition, as kafka-get-offsets tells them."""
+    """Return offsets by partition, as kafka-get-offsets prints them."""
     printed = tools.ok("GetOffsetShell", "--topic", topic, "--time", moment)
     return {int(line.split(":")[1]): int(line.split(":")[2]) for line in printed.splitlines()}
 
@@ -152,7 +152,7 @@ def test_tools_that_look_at_the_cluster(tools: Tools) -> None:
 
 
 class Running:
-    """A verifiable consumer in a group, and what it says."""
+    """A verifiable consumer in a group, and its output."""
 
     def __init__(self, tools: Tools, name: str, folder: Path) -> None:
         group = ("--topic", "verified", "--group-id", "g-verified", "--reset-policy", "earliest", "--verbose")
@@ -166,7 +166,7 @@ class Running:
         return [event for event in events(whole) if event["name"] == name]
 
     def owned(self) -> set[int]:
-        """Partitions that it was assigned and that were not revoked."""
+        """Partitions that are assigned and not revoked."""
         found: set[int] = set()
         for event in events(self._out.read_text().rpartition("\n")[0]):
             partitions = {p["partition"] for p in event.get("partitions", ())}
@@ -185,14 +185,14 @@ class Running:
             time.sleep(0.1)
 
     def leave(self) -> None:
-        """SIGTERM, upon which it leaves the group."""
+        """Send SIGTERM, upon which it leaves the group."""
         self.process.terminate()
         self.process.wait(TIMEOUT_S)
 
 
 @pytest.fixture
 def consumers() -> Iterator[list[Running]]:
-    """Those that a test starts, which are ended with it."""
+    """Consumers that a test starts, which end with it."""
     started: list[Running] = []
     yield started
     for consumer in started:

@@ -1,4 +1,4 @@
-"""Spark's own source and sink for Kafka."""
+"""Spark's own Kafka source and sink."""
 
 import json
 import sys

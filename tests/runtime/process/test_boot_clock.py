@@ -1,4 +1,4 @@
-"""Leases are counted by a clock that goes on while the machine is suspended."""
+"""Leases are measured by a clock that advances while the machine is suspended."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""A child process leaves alone what works for its parent."""
+"""A child process leaves its parent's resources alone."""
 
 import os
 
@@ -6,7 +6,7 @@ from seaweedmq.runtime.process.forking import leave_alone_in_children
 
 
 class Connection:
-    """Says when it is destroyed."""
+    """An object that reports its destruction."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe

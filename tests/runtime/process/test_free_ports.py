@@ -10,7 +10,7 @@ import pytest
 from seaweedmq.runtime.process.free_ports import HOST, ReservedPort, free_ports
 
 IP_LOCAL_PORT_RANGE = 51
-"""The ports from which the kernel chooses one for this socket. Of Linux 6.3, and not in Python's module."""
+"""Option: range from which the kernel chooses a port for this socket. Since Linux 6.3, and not in Python's module."""
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a server listen on a reserved port")
 
@@ -21,7 +21,7 @@ def error_of(dial: socket.socket, address: tuple[str, int]) -> int:
 
 
 def choosing_only(port: int) -> socket.socket:
-    """A socket for which the kernel may choose no other port."""
+    """Return a socket for which the kernel may choose no other port."""
     made = socket.socket()
     try:
         made.setsockopt(socket.IPPROTO_IP, IP_LOCAL_PORT_RANGE, struct.pack("I", port | port << 16))

@@ -1,4 +1,4 @@
-"""Memory of messages that were dropped is used again."""
+"""Memory of dropped messages is reused."""
 
 import platform
 import subprocess

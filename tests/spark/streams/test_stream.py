@@ -1,4 +1,4 @@
-"""What a user of ``spark.readStream.format("seaweedmq")`` sees, on real Spark."""
+"""``spark.readStream.format("seaweedmq")`` for its users, on real Spark."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ class Copy:
         self._checkpoint = checkpoint
         self._options = options
         self.batches: dict[int, list[tuple[int, int]]] = {}
-        """Segment and offset, in the order of the tasks."""
+        """Segment and offset of each row, in the order of the tasks."""
         self.fail_in: int | None = None
         self.before: Callable[[int], None] = lambda _: None
 
@@ -44,14 +44,14 @@ class Copy:
         self.before(batch)
         self.batches[batch] = [(row.segment, row.offset) for row in frame.select("segment", "offset").collect()]
         if batch == self.fail_in:
-            raise RuntimeError("the sink is told to fail")
+            raise RuntimeError("the sink fails on request")
 
     def start(self, **trigger: Any) -> StreamingQuery:
         writer = self.load().writeStream.foreachBatch(self._take)
         return writer.option("checkpointLocation", str(self._checkpoint)).trigger(**trigger).start()
 
     def run(self) -> StreamingQuery:
-        """All there is now."""
+        """Process all current records."""
         query = self.start(availableNow=True)
         try:
             assert query.awaitTermination(TIMEOUT_S)
@@ -112,7 +112,7 @@ def test_a_batch_that_failed_is_repeated_as_it_was_after_its_files_were_converte
     copy = Copy(spark, orders, checkpoint)
     copy.fail_in = 0
     query = copy.start(availableNow=True)
-    with pytest.raises(PySparkException, match="the sink is told to fail"):
+    with pytest.raises(PySparkException, match="the sink fails on request"):
         query.awaitTermination(TIMEOUT_S)
     first = copy.batches.pop(0)
 
@@ -137,7 +137,7 @@ def test_what_is_not_committed_for_sure_is_not_read_until_it_is(
     torn = orders.log(20, 40)
     copy.run()
     assert copy.rows == numbered(0, range(20))
-    torn.unlink()  # it was never acknowledged, and is taken back
+    torn.unlink()  # it was never acknowledged, and is discarded
     orders.seal(0, 20)
     copy.run()
     assert copy.rows == numbered(0, range(20))

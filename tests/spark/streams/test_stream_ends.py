@@ -1,4 +1,4 @@
-"""How far a stream may read while brokers answer, do not, or come back."""
+"""Ends up to which a stream may read while brokers answer, fail, or come back."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ NAME = TopicName("shop", "orders")
 
 
 class Asked(BrokerEnds):
-    """Answers what a test says."""
+    """A client whose answers a test determines."""
 
     def __init__(self, *answers: Mapping[int, int] | None) -> None:
         super().__init__("127.0.0.1:1", NAME, lambda: self.now)
@@ -37,7 +37,7 @@ def test_brokers_that_are_away_are_asked_now_and_then_and_told_of_once(caplog: p
     assert ends.high_watermarks_if_any() == {0: 5}
     for _ in range(50):
         assert ends.high_watermarks_if_any() == {}
-    assert (ends.questions, ends.now) == (2, ANSWER_S), "the query goes on with files meanwhile"
+    assert (ends.questions, ends.now) == (2, ANSWER_S), "the query continues with files meanwhile"
     ends.now += AWAY_S
     assert ends.high_watermarks_if_any() == {}
     ends.now += AWAY_S

@@ -174,10 +174,10 @@ def test_a_batch_is_the_same_when_its_files_were_converted_compacted_and_the_seg
 def test_the_first_batch_is_repeated_though_the_topic_begins_elsewhere_by_now(
     orders: TopicFiles, starting: str
 ) -> None:
-    """Spark keeps where a batch ends. Where the first one began it asks again."""
+    """Spark stores the end of a batch, and requests the start of the first one again."""
     reader = reader_of(orders, startingOffsets=starting)
     end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
-    orders.split(0, 0)  # no record has come
+    orders.split(0, 0)  # there is no record yet
     orders.table(0, 5, segment=1)
     again = reader_of(orders, startingOffsets=starting)
     moved = again.initialOffset()
@@ -269,7 +269,7 @@ def test_lost_records_are_an_error_or_left_out(orders: TopicFiles, caplog: pytes
         offsets(reader, start, end)
     (partition,) = reader.partitions({**start, "segments": {"0": 10}}, end)
     reading = reader.read(partition)
-    assert next(reading)["offset"].to_pylist() == list(range(10, 20)), "all that lies before the gap"
+    assert next(reading)["offset"].to_pylist() == list(range(10, 20)), "all records before the gap"
     with pytest.raises(DataLoss, match=r"offsets \[20, 30\) are missing"):
         next(reading)
     left = [*range(10, 20), *range(30, 45), *range(50, 60)]

@@ -1,4 +1,4 @@
-"""What a user of ``df.write.format("seaweedmq")`` and ``df.writeStream`` sees, on real Spark and a real cluster."""
+"""``df.write.format("seaweedmq")`` and ``df.writeStream`` for their users, on real Spark and a real cluster."""
 
 import contextlib
 import json
@@ -45,7 +45,7 @@ WAIT_S = 60
 
 @dataclass(frozen=True)
 class Target:
-    """A running cluster, as the sink knows it."""
+    """A running cluster, as the sink sees it."""
 
     bootstrap: str
     storage: Path
@@ -63,7 +63,7 @@ class Target:
         frame.write.format("seaweedmq").mode("append").options(**self.options(topic, **options)).save()
 
     def records(self, topic: str) -> list[Any]:
-        """Everything the topic holds, segment by segment in order."""
+        """Return all records of the topic, segment by segment in order."""
         with self.client.subscriber(topic, start="earliest", stop_at="latest") as subscriber:
             return sorted(subscriber, key=lambda message: (message.segment, message.offset))
 
@@ -72,7 +72,7 @@ class Target:
             return pa.Table.from_batches(list(subscriber.batches()))
 
     def staged(self, topic: str) -> list[str]:
-        """What lies beside the topic that is not published."""
+        """Return the unpublished files beside the topic."""
         folder = self.storage / "topics" / topic / ".staged"
         return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
@@ -129,7 +129,7 @@ def test_an_empty_topic_adopts_the_columns_of_the_first_frame_and_keeps_to_them(
 
 
 def refusal(target: Target, frame: DataFrame, topic: str, **options: str) -> str:
-    """What the sink says to a write that it refuses."""
+    """Return the error of a rejected write."""
     with pytest.raises(PySparkException) as refused:
         target.write(frame, topic, **options)
     return str(refused.value)
@@ -165,7 +165,7 @@ def test_what_can_not_be_written_is_refused_in_a_sentence(spark: SparkSession, t
 
 
 def files_of(folder: Path, batches: int, rows: int, keys: int = 50) -> dict[bytes, list[bytes]]:
-    """Parquet files whose rows have a key and a number that rises in it; and what they hold, by key."""
+    """Write Parquet files whose rows have a key and a number that rises in it; return their contents by key."""
     folder.mkdir()
     expected: dict[bytes, list[bytes]] = {}
     for batch in range(batches):
@@ -181,7 +181,7 @@ def files_of(folder: Path, batches: int, rows: int, keys: int = 50) -> dict[byte
 
 
 def by_key(records: Iterable[Any]) -> dict[bytes, list[bytes]]:
-    """Values of each key as they lie in the topic."""
+    """Return the values of each key in the order of the topic."""
     found: dict[bytes, list[bytes]] = {}
     for record in sorted(records, key=lambda record: record.offset):
         found.setdefault(record.key, []).append(record.value)
@@ -189,10 +189,10 @@ def by_key(records: Iterable[Any]) -> dict[bytes, list[bytes]]:
 
 
 def sink_workers() -> list[psutil.Process]:
-    """Python processes of Spark's that commit a batch now."""
+    """Return Spark's Python processes that are committing a batch."""
     found = []
     for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):  # a zombie is one, too
+        with contextlib.suppress(psutil.NoSuchProcess):  # a zombie also counts
             if any("python_streaming_sink_runner" in part for part in process.cmdline()):
                 found.append(process)
     return found
@@ -201,7 +201,7 @@ def sink_workers() -> list[psutil.Process]:
 def until(condition: Callable[[], bool], timeout_s: float = 60.0, pause_s: float = 0.002) -> None:
     end = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < end, "it does not come to it"
+        assert time.monotonic() < end, "no commit begins"
         time.sleep(pause_s)
 
 
@@ -223,7 +223,7 @@ def test_a_stream_is_stored_once_and_in_order_though_its_driver_dies_and_segment
     for batch, change in enumerate((split, merge)):
         query = start(spark, str(tmp_path / "in"), checkpoint, options)
         until(lambda number=batch: bool(list(folder.glob(f"*/*{number}/manifest.json"))))
-        time.sleep(0.03 * batch)  # in the beginning, and in the middle
+        time.sleep(0.03 * batch)  # at the beginning, and in the middle
         with stopped(target.pids):
             for worker in sink_workers():
                 worker.kill()
@@ -234,7 +234,7 @@ def test_a_stream_is_stored_once_and_in_order_though_its_driver_dies_and_segment
     query.awaitTermination()
     assert by_key(target.records(topic)) == expected
 
-    # a driver that died before Spark noted that the last batch was done
+    # A driver that died before Spark recorded the completion of the last batch.
     for name in ("3", ".3.crc"):
         (tmp_path / "checkpoint" / "commits" / name).unlink(missing_ok=True)
     start(spark, str(tmp_path / "in"), checkpoint, options).awaitTermination()
@@ -250,7 +250,7 @@ def open_segments(target: Target, topic: str) -> list[Any]:
 
 @contextlib.contextmanager
 def stopped(pids: Iterable[int]) -> Iterator[None]:
-    """Processes that stand still for a moment."""
+    """Stop processes for a moment."""
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:
@@ -267,7 +267,7 @@ def test_what_was_staged_for_a_topic_does_not_come_into_the_next_one_of_its_name
     plan = run(plan_sink(options, batch.schema))
     target.client.admin.delete_topic(topic)
     target.create(topic)
-    run(plan_sink(options, batch.schema))  # its folder is there again
+    run(plan_sink(options, batch.schema))  # its folder exists again
     with StagedSink(target.storage, plan.topic, "q-1").batch(1).staging("0") as file:
         Stager(file, plan.columns, plan.ring, plan.ranges, plan.frame_bytes_max, system_environment()).write([batch])
         staged = file.finish()
@@ -325,7 +325,7 @@ def test_a_query_whose_topic_was_deleted_and_created_again_ends_with_a_sentence_
 
 
 def test_a_thread_writes_as_well(spark: SparkSession, target: Target) -> None:
-    """Spark looks for formats in the session that is active in a thread, and in a new thread none is."""
+    """Spark looks for formats in the session that is active in a thread, and a new thread has none."""
     topic = target.create("sink/thread")
 
     def write(session: SparkSession) -> None:
@@ -405,7 +405,7 @@ def test_of_one_large_file_it_is_told_how_far_it_is_before_it_is_published(
     assert rows == len(target.table(topic)) == 80_000
     assert told == sorted(told)
     assert (told[0], told[-1]) == (0.0, 1.0)
-    assert len({part for part in told if 0 < part <= 0.5}) > 1, "it is told what is staged"
+    assert len({part for part in told if 0 < part <= 0.5}) > 1, "progress reports cover the staging"
 
 
 def test_an_import_that_ends_in_the_middle_says_how_far_it_came(

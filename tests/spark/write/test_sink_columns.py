@@ -1,4 +1,4 @@
-"""Which column of a DataFrame becomes what of a record, without Spark."""
+"""Roles of a DataFrame's columns in records, without Spark."""
 
 from decimal import Decimal
 
@@ -15,7 +15,7 @@ from seaweedmq.spark.write.sink_options import parse_sink_options
 from seaweedmq.spark.write.sink_publish import check_repeat
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-"""As Kafka's sink takes them."""
+"""Headers as Kafka's sink accepts them."""
 UTC = pa.timestamp("us", "UTC")
 PLACE = {"bootstrap": "h:1,h:2", "storage": "/mq", "topic": "shop/orders"}
 
@@ -130,7 +130,7 @@ def test_options_are_checked() -> None:
 
 
 def test_a_stream_knows_its_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark gives its location to sinks, and a copied checkpoint is told by it alone."""
+    """Spark passes the checkpoint's location to sinks, and only that identifies a copied checkpoint."""
     found = []
     monkeypatch.setattr(sink, "stream_sink", lambda given, schema, overwrite: found.append(parse_sink_options(given)))
     SeaweedMQSource({**PLACE, "checkpointlocation": "file:/c/", "queryName": "q"}).streamWriter(StructType(), False)

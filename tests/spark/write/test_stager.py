@@ -1,4 +1,4 @@
-"""What tasks of the sink stage, and which rows they reject before anything is published."""
+"""Staging by tasks of the sink, and the rows that they reject before anything is published."""
 
 from pathlib import Path
 
@@ -36,13 +36,13 @@ def rows(*lengths: int) -> pa.RecordBatch:
 
 
 def test_a_row_that_is_larger_than_brokers_take_is_rejected_by_the_task(tmp_path: Path) -> None:
-    """Later only the broker could reject it: a streaming query would repeat its batch without an end."""
+    """Later only the broker could reject it: a streaming query would repeat its batch without end."""
     with pytest.raises(InvalidArgument, match=r"^row 4: a record .* over the limit of 65536 bytes: split it, or raise"):
         staged(tmp_path, [rows(1, 60 * KIB, 1), rows(1, 70 * KIB, 1)], 64 * KIB)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_rows_of_any_size_that_brokers_take_are_staged(tmp_path: Path) -> None:
-    larger = 20 << 20  # than brokers take unless they are configured to
+    larger = 20 << 20  # than the default limit of brokers
     assert staged(tmp_path, [rows(1, 60 * KIB, 1), rows(60 * KIB, 60 * KIB)], 64 * KIB) == 5
     assert staged(tmp_path, [rows(larger, 1, larger)], larger + KIB) == 3

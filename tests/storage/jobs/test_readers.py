@@ -1,4 +1,4 @@
-"""A reader of a segment that has begun before a compaction, with a table open or before the next one."""
+"""A reader of a segment that began before a compaction, with a table open or before the next one."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

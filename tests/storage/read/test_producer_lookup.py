@@ -1,4 +1,4 @@
-"""How far a producer got, as the files say that name it."""
+"""The latest sequence of a producer, from the files that name it."""
 
 import os
 from dataclasses import replace
@@ -13,7 +13,7 @@ from seaweedmq.storage.read.producer_lookup import stored_sequence
 from tests.support.topic_files import TopicFiles
 
 OURS = (1, 1)
-"""Producer and epoch of whatever ``TopicFiles`` writes; its sequences are the offsets."""
+"""Producer and epoch of every file of ``TopicFiles``; its sequences are the offsets."""
 
 
 def found(

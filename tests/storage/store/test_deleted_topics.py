@@ -28,7 +28,7 @@ async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
 
 
 async def use(store: FileSegmentStore, name: TopicName, uid: int) -> None:
-    """Have each kind of file: documents, logs, a fence, tables with both names, a Delta log, staged batches, a mark."""
+    """Create each kind of file: documents, logs, a fence, tables with both names, a Delta log, a batch, a mark."""
     topic = replace(make_topic(), name=name, uid=uid)
     files = TopicFiles(store.root, name=name, uid=uid)
     files.table(0, 10)

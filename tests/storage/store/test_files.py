@@ -31,7 +31,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: int, after_bytes:
 
 
 def noted(monkeypatch: pytest.MonkeyPatch, name: str, calls: list[str]) -> None:
-    """Note every call of a function of ``file_io``."""
+    """Record every call of a function of ``file_io``."""
     original = getattr(file_io, name)
 
     def note(*args: Any) -> None:
@@ -265,7 +265,7 @@ def test_other_uris_are_refused(uri: str) -> None:
 
 
 def remember_missing_names(patch: pytest.MonkeyPatch) -> set[Path]:
-    """As on a mount whose client remembers names it did not find until it changes the folder itself; which ones."""
+    """Simulate a mount whose client caches missing names until it changes the folder itself; return those names."""
     missing: set[Path] = set()
     real_stat, real_touch = Path.stat, Path.touch
 
@@ -298,7 +298,7 @@ async def test_a_fence_is_seen_by_a_mount_that_remembers_what_was_missing(
     known = set(missing)
     assert known
     await theirs.fence(NAME, 7, 0)
-    missing |= known  # that was on another machine
+    missing |= known  # another machine did that
     assert await ours.is_fenced(NAME, 7, 0)
     await ours.close()
     await theirs.close()

@@ -1,4 +1,4 @@
-"""A storage whose root falls away at the very moment that a call has verified it."""
+"""A storage whose root disappears right after a call has verified it."""
 
 import os
 from collections.abc import Awaitable, Callable
@@ -35,7 +35,7 @@ CALLS: dict[str, Call] = {
 
 
 class Mount:
-    """A root that can be taken away, leaving an empty folder."""
+    """A root that can be removed, leaving an empty folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -58,7 +58,7 @@ def mount(tmp_path: Path) -> Mount:
 
 
 def fall_away_after(patch: pytest.MonkeyPatch, mount: Mount, checks: int) -> None:
-    """Let the root fall away right after so many checks of its marker have passed."""
+    """Remove the root right after so many checks of its marker have passed."""
     verify, left = RootGuard.verify, checks
 
     def verified(guard: RootGuard) -> None:

@@ -1,4 +1,4 @@
-"""A table that is deleted stays for a while under its second name, for those who have begun with it."""
+"""A deleted table stays for a while under its retained link, for readers that have begun with it."""
 
 import asyncio
 import errno
@@ -45,7 +45,7 @@ async def test_a_table_has_two_names_and_takes_its_space_once(store: FileSegment
     assert first.samefile(second)
     assert first.stat().st_nlink == 2
     assert [f.path for f in await store.list_topic_files(NAME)].count(table.path) == 1
-    assert pq.read_table(first.parent).num_rows == 10, "who reads the folder passes over what begins with a dot"
+    assert pq.read_table(first.parent).num_rows == 10, "readers of the folder skip names that begin with a dot"
 
 
 async def test_what_was_deleted_is_read_by_its_second_name_until_the_grace_is_over(store: FileSegmentStore) -> None:
@@ -55,7 +55,7 @@ async def test_what_was_deleted_is_read_by_its_second_name_until_the_grace_is_ov
     await store.sweep(NAME, 7, kept_s=HOUR_S)
     assert pq.read_table(store.root / kept_path(table.path)).num_rows == 10
     await store.sweep(NAME, 8, kept_s=0.0)
-    assert kept(store), "that sweep was for another topic of the name"
+    assert kept(store), "that sweep was for another topic of that name"
     await store.sweep(NAME, 7, kept_s=0.0)
     assert kept(store) == []
 
@@ -67,9 +67,9 @@ async def test_the_grace_is_over_by_the_storages_clock_and_by_the_callers(store:
     await asyncio.sleep(0.2)
     await store.sweep(NAME, 7, kept_s=0.1, now_us=0)
     await store.sweep(NAME, 7, kept_s=0.1, now_us=deleted_us + 10_000)
-    assert kept(store), "the caller has not confirmed that much"
+    assert kept(store), "the caller has not confirmed that age"
     await store.sweep(NAME, 7, kept_s=HOUR_S, now_us=deleted_us + 2**50)
-    assert kept(store), "the storage's clock says otherwise"
+    assert kept(store), "the storage's clock is behind"
     await store.sweep(NAME, 7, kept_s=0.1, now_us=deleted_us + 2**50)
     assert kept(store) == []
 
@@ -81,7 +81,7 @@ async def test_the_grace_begins_when_the_first_name_goes_and_not_when_the_table_
     os.utime(store.root / table.path, (0, 0))
     await asyncio.sleep(0.3)
     await store.sweep(NAME, 7, kept_s=0.2)
-    assert kept(store), "it has its first name"
+    assert kept(store), "its first name still exists"
     await store.delete([table])
     await store.sweep(NAME, 7, kept_s=0.2)
     assert kept(store)

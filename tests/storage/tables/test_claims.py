@@ -1,4 +1,4 @@
-"""Converters whose locks do not see each other: whatever the order of their steps, no two tables overlap."""
+"""Converters whose locks do not exclude each other: no two tables overlap, in any order of their steps."""
 
 import itertools
 import os
@@ -28,7 +28,7 @@ RANGES = st.tuples(st.integers(0, 6), st.integers(1, 6)).map(lambda r: (r[0], r[
 
 
 class Turns:
-    """Lets one of some threads at a time do its next step, which one is drawn."""
+    """A scheduler that lets one random thread at a time do its next step."""
 
     def __init__(self, rng: random.Random, count: int) -> None:
         self._rng = rng

@@ -1,4 +1,4 @@
-"""Small tables become one: the same rows, whoever looks and wherever it was killed."""
+"""Small tables become one: the same rows for every reader, after a kill at any step."""
 
 import contextlib
 import errno
@@ -45,12 +45,12 @@ def ranges(files: TopicFiles, segment: int = 0) -> list[tuple[int, int | None]]:
 
 
 def rows(files: TopicFiles) -> pa.Table:
-    """Of the tables, as a plain reader finds them."""
+    """Return the rows of the tables, as a plain reader finds them."""
     return pq.read_table(files.root / table_dir(files.name))
 
 
 def read_once(files: TopicFiles, segment: int = 0) -> list[int]:
-    """The offsets that a reader of ours comes to, table by table."""
+    """Return the offsets that SeaweedMQ's reader finds, table by table."""
     found: list[int] = []
     for piece in read_snapshot(files.root, files.name).plan(segment):
         (file,) = piece.files
@@ -252,24 +252,24 @@ def test_a_storage_that_fails_leaves_everything_as_it_was(orders: TopicFiles, mo
     monkeypatch.setattr(os, "fsync", full)
     found = compact_topic(orders.root, orders.name)
     merging, publishing = map(str, found.problems)
-    assert "can not merge tables of" in merging
+    assert "cannot merge tables of" in merging
     assert "free space" in merging
     assert "cannot write the Delta log of" in publishing
     assert ranges(orders) == [(0, 20), (20, 40), (40, 60)]
     assert not list((orders.root / table_dir(orders.name)).glob(".*"))[1:]
 
 
-STEPS = ("merge_tables", "keep", "publish", "scan_tables", "sync_directories", "_unlink", "unlink 1", "unlink 2")
+STEPS = ("merge_tables", "retain", "publish", "scan_tables", "sync_directories", "_unlink", "unlink 1", "unlink 2")
 
 
 def _killed_at(root: Path, step: str) -> None:
-    """Compact in a process of its own that is killed as it comes to a step."""
+    """Compact in a separate process that is killed at a step."""
     script = f"""
         import os, signal, sys
         from pathlib import Path
         from seaweedmq.model.topic import TopicName
         from seaweedmq.storage.jobs import compacting
-        from seaweedmq.storage.store import file_io, kept
+        from seaweedmq.storage.store import file_io
         from seaweedmq.storage.tables import compact, files
 
         def die(*args, **options):
@@ -278,7 +278,7 @@ def _killed_at(root: Path, step: str) -> None:
         step = {step!r}
         if step == "merge_tables":
             os.fsync = die
-        elif step in ("keep", "scan_tables"):
+        elif step in ("retain", "scan_tables"):
             setattr(files, step, die)
         elif step in ("publish", "sync_directories"):
             setattr(file_io, step, die)
@@ -308,7 +308,7 @@ def test_killed_at_any_step_every_record_is_read_once_and_the_next_one_finishes(
     orders.log(80, 100)
     _killed_at(orders.root, step)
     assert read_once_of_tables(orders) == list(range(80))
-    for claim in (orders.root / table_dir(orders.name)).glob(".claim-*"):  # of the dead; it holds others up for a while
+    for claim in (orders.root / table_dir(orders.name)).glob(".claim-*"):  # of the killed process; it delays others
         os.utime(claim, (0, 0))
     found = compact_topic(orders.root, orders.name)
     assert (found.problems, found.elsewhere) == ([], [])
@@ -349,7 +349,7 @@ def test_a_listing_in_the_middle_of_which_tables_are_replaced_shows_the_one_or_t
     raced: list[bool] = []
 
     class Raced:
-        """Shows no name that came, or went, since it was opened."""
+        """Folder listing that shows no changes since it was opened."""
 
         def __init__(self, path: Path) -> None:
             before = {e.name: e for e in scandir(path)}  # type: ignore[attr-defined]

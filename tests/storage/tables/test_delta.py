@@ -1,4 +1,4 @@
-"""The Delta log of a topic says exactly which tables count, whatever happens to them and to whoever writes it."""
+"""The Delta log of a topic lists exactly its live tables, after any changes and any failure of a writer."""
 
 import errno
 import json
@@ -30,7 +30,7 @@ from tests.support.open_tables import actions, commits_of, folder_of, log_of, me
 from tests.support.topic_files import TopicFiles
 
 OFTEN = 6
-"""Commits to a checkpoint, in tests that need some."""
+"""Number of commits until a checkpoint, in tests that need some."""
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def by_now(logs: DeltaLogs, orders: TopicFiles) -> int | None:
 
 
 def offsets(orders: TopicFiles, version: int | None = None) -> list[tuple[int, int]]:
-    """Of the tables of a version, or of the newest."""
+    """Return the offset ranges of the tables of a version, by default the newest."""
     newest = history(orders.root, orders.name)[-1].version
     tables = tables_of_version(orders.root, orders.name, newest if version is None else version)
     return [(t.base_offset, t.end_offset or 0) for t in tables]
@@ -84,7 +84,7 @@ def test_each_table_that_came_is_a_version_and_nothing_new_is_none(orders: Topic
         orders.table(10 * n, 10 * n + 10)
         assert logs.reconcile(orders.root, orders.topic) == n
         assert logs.reconcile(orders.root, orders.topic) is None
-        assert reconcile(orders.root, orders.topic) is None, "a process that remembers nothing finds nothing to do, too"
+        assert reconcile(orders.root, orders.topic) is None, "a process that remembers nothing finds nothing to do"
     assert offsets(orders) == [(0, 10), (10, 20), (20, 30)]
     (add,) = actions(orders, 1, "add")
     assert add["path"] == ".kept/00000000-00000000000000000010-00000000000000000020.parquet"
@@ -243,7 +243,7 @@ def test_what_is_no_sound_table_never_enters_and_does_when_it_is_mended(
     assert caplog.text.count("table omitted from the Delta log: ") == 1
     assert broken.name in caplog.text
     assert logs.reconcile(orders.root, orders.topic) is None
-    assert caplog.text.count("table omitted from the Delta log: ") == 1, "said once"
+    assert caplog.text.count("table omitted from the Delta log: ") == 1, "logged once"
     broken.write_bytes(sound)
     assert logs.reconcile(orders.root, orders.topic) == 1
     assert offsets(orders) == [(0, 10), (10, 20)]
@@ -312,7 +312,7 @@ def test_who_is_overtaken_between_look_and_commit_decides_anew(
     assert offsets(orders) == [(0, 10), (10, 20)]
 
     def never(folder: LogFolder, version: int, data: bytes) -> object:
-        raise Conflict("somebody else was faster")
+        raise Conflict("another process was faster")
 
     monkeypatch.setattr(LogFolder, "put_commit", never)
     pauses_s: list[float] = []
@@ -320,7 +320,7 @@ def test_who_is_overtaken_between_look_and_commit_decides_anew(
     orders.table(50, 60)
     with pytest.raises(Conflict):
         reconcile(orders.root, orders.topic)
-    assert len({*pauses_s}) == delta.ATTEMPTS - 1, "nobody goes on in step with others"
+    assert len({*pauses_s}) == delta.ATTEMPTS - 1, "no two processes retry in lockstep"
     assert max(pauses_s) <= 0.2
 
 
@@ -339,7 +339,7 @@ def test_what_others_commit_is_taken_in_without_reading_the_log_anew(
         assert brokers[n % 3 % 2].reconcile(orders.root, orders.topic) is None
     assert len(read_anew) == 2, "each once, when it knew nothing"
     assert [v.records for v in history(orders.root, orders.name)] == [10 * n + 10 for n in range(24)]
-    assert reconcile(orders.root, orders.topic) is None, "who reads all of it finds nothing to do"
+    assert reconcile(orders.root, orders.topic) is None, "a reader of the whole log finds nothing to do"
     made = [int(p.name[:20]) for p in log_of(orders).glob("*.checkpoint.parquet")]
     assert len(made) <= 24 / OFTEN, "nor does each make checkpoints of its own"
 
@@ -355,7 +355,7 @@ def test_who_is_overtaken_goes_on_with_what_it_knows(
 
     def overtake(folder: LogFolder, version: int, data: bytes) -> object:
         monkeypatch.setattr(LogFolder, "put_commit", put)
-        forgotten = replace(orders.topic, pruned=IdRanges(((0, 1),)))  # and so it takes out what counts for the other
+        forgotten = replace(orders.topic, pruned=IdRanges(((0, 1),)))  # so it removes what is live for the other
         assert others.reconcile(orders.root, forgotten) == 1
         return put(folder, version, data)
 
@@ -393,7 +393,7 @@ def test_a_table_that_another_process_enters_meanwhile_is_not_taken_for_one_that
         return found
 
     monkeypatch.setattr(os, "listdir", overtake)
-    assert reconcile(orders.root, orders.topic) is None, "the other process entered both"
+    assert reconcile(orders.root, orders.topic) is None, "the other process added both"
     assert [v.operation for v in history(orders.root, orders.name)] == ["CREATE TABLE", "WRITE"]
     assert offsets(orders) == [(0, 10), (10, 20), (20, 30)]
 
@@ -401,7 +401,7 @@ def test_a_table_that_another_process_enters_meanwhile_is_not_taken_for_one_that
 def test_a_cached_listing_of_the_tables_is_given_up_before_the_look(
     orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a client of NFS shows a folder: as it was, until it changes something there itself."""
+    """A folder as an NFS client shows it: unchanged, until the client changes it itself."""
     orders.table(0, 10)
     reconcile(orders.root, orders.topic)
     cached: list[str] | None = [path.name for path in folder_of(orders).iterdir()]
@@ -432,7 +432,7 @@ def test_who_may_only_read_finds_the_log_in_line(orders: TopicFiles, monkeypatch
 
 
 def test_killed_at_any_write_the_next_call_finishes(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kill is an exception that nothing handles, at every system call that changes something in the folder."""
+    """A kill is an exception that is never handled, at every system call that changes something in the folder."""
 
     class Killed(BaseException):
         pass
@@ -529,7 +529,7 @@ def test_a_log_that_seldom_gets_a_version_keeps_few_of_them(orders: TopicFiles) 
         orders.table(n, n + 1)
         by_now(logs, orders)
         pass_an_hour()
-        by_now(DeltaLogs(), orders)  # a new process knows its age as well
+        by_now(DeltaLogs(), orders)  # a new process also knows its age
         kept.append(sum(1 for _ in log_of(orders).iterdir()))
     assert max(kept[5:]) == kept[5] <= 6
     assert len(offsets(orders)) == 20
@@ -739,11 +739,11 @@ def test_what_another_writer_put_in_that_is_no_table_goes(orders: TopicFiles, re
     assert offsets(orders) == [(0, 10)]
     put(5, add="part-0002.parquet")
     put(6, remove="part-0002.parquet")
-    assert in_line() is None, "another writer took it out itself"
+    assert in_line() is None, "another writer removed it itself"
     put(7, add=name, remove=f".kept/{name}")
-    assert in_line() is None, "one name will do"
+    assert in_line() is None, "one name suffices"
     put(8, remove=name)
-    assert in_line() == 9, "a table that counts comes back"
+    assert in_line() == 9, "a live table comes back"
     assert offsets(orders) == [(0, 10)]
     assert history(orders.root, orders.name)[-1].records == 10
 

@@ -1,6 +1,6 @@
 """delta-rs, pyarrow, polars and DuckDB read from a topic's Delta log what SeaweedMQ reads from its files.
 
-DuckDB reads the list of files through delta-rs: its own extension for Delta is no Python package.
+DuckDB reads the list of files through delta-rs: its own extension for Delta is not a Python package.
 """
 
 import datetime
@@ -227,7 +227,7 @@ def test_only_times_without_a_zone_ask_more_of_readers() -> None:
 
 
 def test_every_type_is_declared_as_what_all_read_right(tmp_path: Path) -> None:
-    """As the table writer writes them, among columns that are left out."""
+    """Write fields as the table writer does, among omitted columns."""
     columns = {name: pa.array(values, kind) for name, (kind, _, values) in TYPES.items()}
     columns |= {name: pa.nulls(2, kind) for name, (kind, _) in LEFT_OUT.items() if name != "struct with one"}
     rows = pa.table({"n": pa.array([1, 2]), **columns})

@@ -1,4 +1,4 @@
-"""A table of which a part is deleted is rewritten in place: readers of files see the living records, once."""
+"""A partly deleted table is rewritten in place: readers of files see the living records, once."""
 
 from pathlib import Path
 from typing import Any
@@ -83,9 +83,7 @@ def test_a_rewrite_that_stops_at_any_step_is_finished_by_others(
             compact_tables(orders.root, orders.topic, [original], low_watermark=13)
     assert ranges(orders) == ([(0, 20), (13, 20)] if step == "unlink" else [(0, 20)])
     assert offsets(orders)["delta"] == list(range(20))
-    assert remove_superseded(orders.root, orders.topic, 0) == ([], []), (
-        "a job that knows no low watermark deletes neither"
-    )
+    assert remove_superseded(orders.root, orders.topic, 0) == ([], []), "a job without a low watermark deletes neither"
     policy = RetentionPolicy(log_grace_us=GRACE_US)
     for file in expired_files([Listed(None, tables(orders), 13)], policy, LATER_US):
         (orders.root / file.path).unlink()

@@ -1,4 +1,4 @@
-"""The child process that converts: started when needed, restarted when it dies, gone when idle or orphaned."""
+"""The child process that converts: started on demand, restarted after its death, gone when idle or orphaned."""
 
 import asyncio
 import os
@@ -107,7 +107,7 @@ sys.exit("pandas was imported" if "pandas" in sys.modules else 0)
 
 
 async def test_neither_conversion_nor_reading_imports_pandas(store: FileSegmentStore) -> None:
-    """Arrow does so at the first Python value that it is given: 35 MB and half a second, in a process a broker."""
+    """Arrow imports pandas at the first Python value that it gets: 35 MB and half a second, in a process per broker."""
     await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10, stamps=True, keys=True)])
     arguments = (str(store.root), topic_to_json(make_topic()).decode(), str(T0 + 13_000_000))
     child = await asyncio.create_subprocess_exec(
@@ -164,14 +164,14 @@ async def test_a_child_that_died_is_started_again(store: FileSegmentStore, log: 
 
 
 def test_a_child_whose_end_of_the_pipe_is_gone_before_its_exit_is_known_is_started_again(tmp_path: Path) -> None:
-    """On the loop that brokers have, which tells of the two in any order, and of a write to the one as a bug."""
+    """The loop of brokers reports the death and the broken pipe in any order, and a write to that pipe as a bug."""
 
     async def story() -> None:
         store = FileSegmentStore(tmp_path)
         log = await write_log(store, 0, [make_frame(0, 10)])
         converter = ProcessTableConverter(store.root, rng=random.Random(1))
         made = await converter.convert(make_topic(), [log], None)
-        child = converter._child  # noqa: SLF001 - nobody but the system brings it into this state
+        child = converter._child  # noqa: SLF001 - only the system brings it into this state
         assert child is not None
         assert child.stdin is not None
         child.stdin.close()

@@ -1,4 +1,4 @@
-"""Classic groups, told as transcripts: what somebody asks, who is answered what. A tale for each of Kafka's rules."""
+"""Classic groups, as transcripts of requests and answers, one for each of Kafka's rules."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,7 +11,7 @@ from tests.core.kafka.group_transcript import LIMITS, Transcript, subscription
 
 
 def pair(**how: Any) -> Transcript:
-    """``a`` leads, ``b`` follows, both have what they read."""
+    """Return ``a``, the leader, and ``b``, a follower, each with its assignment."""
     transcript = Transcript()
     transcript.enters("a", **how)
     transcript.enters("b", **how)
@@ -651,7 +651,7 @@ def test_a_group_that_is_larger_than_it_may_be_now_is_cut_down() -> None:
     assert transcript.joins("a") == ["a: GROUP_MAX_SIZE_REACHED", "b: in 2 by range, leads b"]
 
 
-# --- to people
+# --- descriptions
 
 
 def test_only_a_stable_group_shows_what_its_members_said() -> None:

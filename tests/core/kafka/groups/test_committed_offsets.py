@@ -1,4 +1,4 @@
-"""Committed offsets, told as transcripts: who may commit, what is kept, and for how long."""
+"""Committed offsets, as transcripts: authorized clients, stored values, and expiry."""
 
 from dataclasses import replace
 
@@ -18,14 +18,14 @@ DAY_S = 24 * 3_600
 
 
 def simple() -> Transcript:
-    """Somebody who reads without a group keeps its place in one."""
+    """A consumer without a group stores its position in one."""
     transcript = Transcript()
     assert transcript.commits("a", {ORDERS: 5}, simple=True) == ["a: done"]
     return transcript
 
 
 def lives(transcript: Transcript, *, days: float) -> None:
-    """``a`` and ``b`` go on, with sessions of half an hour."""
+    """Let ``a`` and ``b`` continue, with sessions of half an hour."""
     for _ in range(int(days * 48)):
         transcript.waits(1_799)
         transcript.beats("a")
@@ -341,8 +341,8 @@ def test_what_a_clock_that_is_behind_stamps_is_kept_for_as_long(behind_s: float)
 def test_an_offset_goes_after_its_true_week_and_not_before(
     steps: list[tuple[float, float, float, bool]], commits_at: int
 ) -> None:
-    """The clock steps, and is right again within the doubt; or a coordinator whose clock is wrong takes over meanwhile,
-    in which case an offset that it stamped itself is left out: nothing that outlives it knows better."""
+    """The clock steps, and is right again within the doubt; or a coordinator with a wrong clock takes over meanwhile.
+    In the latter case an offset that it stamped itself is excluded: nothing that survives it knows better."""
     transcript, committed_s = Transcript(replace(LIMITS, offsets_check_ms=3_600_000)), None
     for number, (after_s, by_s, for_s, fails_over) in enumerate(steps):
         transcript.waits(after_s)

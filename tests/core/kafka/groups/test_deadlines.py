@@ -1,4 +1,4 @@
-"""Deadlines fire once, in order, and never before their time; the heap does not keep what nobody waits for."""
+"""Deadlines fire once, in order, and never early; the heap drops canceled ones."""
 
 from weakref import WeakSet
 
@@ -10,7 +10,7 @@ from seaweedmq.core.kafka.groups.deadlines import VOID_MAX, Deadlines, Key
 
 
 class Name(str):
-    """One that can be told to be in use still."""
+    """A deadline owner that can be declared in use."""
 
 
 def key(name: str) -> Key:

@@ -1,4 +1,4 @@
-"""The memory of all coordinators of a broker: shared by its shards, given back when one is over."""
+"""Memory of all coordinators of a broker: shared by its shards, released when one stops."""
 
 from dataclasses import replace
 

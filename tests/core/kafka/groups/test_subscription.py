@@ -1,4 +1,4 @@
-"""What a consumer says it reads, as far as it can be read."""
+"""Topics in a consumer's subscription, as far as it is readable."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ from tests.core.kafka.group_transcript import subscription
 def test_the_topics_of_every_version_stand_first(topics: tuple[str, ...]) -> None:
     said = subscription(*topics)
     assert subscribed_topics(said) == frozenset(topics)
-    assert subscribed_topics(b"\0\7" + said[2:] + b"whatever comes in later versions") == frozenset(topics)
+    assert subscribed_topics(b"\0\7" + said[2:] + b"fields of later versions") == frozenset(topics)
 
 
 @pytest.mark.parametrize(

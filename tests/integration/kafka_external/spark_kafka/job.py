@@ -1,6 +1,6 @@
-"""``python job.py BROKERS JARS FOLDER``: Spark writes a topic, reads it, and copies it as a stream, in two goes.
+"""``python job.py BROKERS JARS FOLDER``: Spark writes a topic, reads it, and copies it as a stream, in two runs.
 
-What it found goes to stdout as one line of JSON. A process of its own, since jars are given to a JVM when it starts.
+It prints its findings as one line of JSON. It is a separate process, since a JVM takes jars only at its start.
 """
 
 import json
@@ -15,7 +15,7 @@ MORE_ROWS = 10
 
 
 def main(brokers: str, jars: str, folder: str) -> None:
-    """See the module."""
+    """Run the job that the module describes."""
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     spark = (
         SparkSession.builder.master("local[2]")
