@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -17,7 +18,7 @@ from seaweedmq.coordination.local import LocalEtcd
 from tests.support.etcd import running_etcd
 
 settings.register_profile("untimed", deadline=None)  # an example's duration depends mainly on the machine
-settings.register_profile("deep", deadline=None, max_examples=500)  # make test-deep
+settings.register_profile("deep", deadline=None, max_examples=int(os.environ.get("EXAMPLES", "500")))
 settings.load_profile("untimed")
 # A shell that starts tests in the background has SIGINT ignored, here and in every process that they start and
 # interrupt.
@@ -41,6 +42,39 @@ last.
 WITH_SPARK = ("spark", "examples")
 SPARK_TIMEOUT_S = 300
 """Each JVM takes half a minute to start in parallel to other tests on two slow cores, and many tests start one."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--call-s-max", type=float, help="fail if a test that is not deep takes longer, in seconds")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    limit_s = config.getoption("--call-s-max")
+    if limit_s is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(SlowTests(limit_s))
+
+
+class SlowTests:
+    """Tests that take longer than ``make test`` allows; they make the run fail."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._found: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Remember a slow test."""
+        if report.when == "call" and report.duration > self._limit_s and "deep" not in report.keywords:
+            self._found.append(f"{report.nodeid} took {report.duration:.0f} s of {self._limit_s:.0f}: mark it deep")
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Fail the run if there is one."""
+        if self._found and exitstatus == 0:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """List them."""
+        for line in self._found:
+            terminalreporter.write_line(line, red=True)
 
 
 @pytest.hookimpl(tryfirst=True)

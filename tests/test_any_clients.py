@@ -239,6 +239,7 @@ async def visited(storage: Path, beyond_runtime_bytes: int) -> AsyncIterator[Vis
 
 
 @pytest.mark.deep
+@pytest.mark.examples
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("mib", BEYOND_RUNTIME_MIB)
 def test_whatever_clients_come_and_leave_the_bound_holds_and_nothing_remains(tmp_path: Path, mib: int) -> None:

@@ -22,6 +22,8 @@ from benchmarks.split_stall import longest_gap_s
 from seaweedmq.model.ring import WHOLE_RING, even_ranges, slot_of
 from tests.faults.faults import FAULTS
 
+pytestmark = pytest.mark.deep
+
 ROOT = Path(__file__).parents[1]
 
 

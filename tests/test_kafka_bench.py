@@ -24,6 +24,8 @@ from seaweedmq.codec.kafka.batch import check_batch
 from seaweedmq.kafka.wire.frames import read_request
 from seaweedmq.kafka.wire.messages import FetchResponse, Line, ProduceRequest
 
+pytestmark = pytest.mark.deep
+
 BEFORE_BODY = 4 + 2 + 2 + 4 + 2 + len(CLIENT)
 """Length, key, version, correlation id, client id."""
 

@@ -13,6 +13,8 @@ from benchmarks.kafka_load.journal import JournalWriter, read_journal, rows_of
 from benchmarks.kafka_load.records import Damaged, Orders, head_of
 from benchmarks.kafka_load.tiers import TIERS
 
+pytestmark = pytest.mark.deep
+
 SENT = {1: Promise(sent=4)}
 WELL = [(0, 10, 1, 7, 0), (1, 5, 1, 8, 1), (0, 11, 1, 7, 2), (1, 6, 1, 8, 3)]
 """Valid records (partition, offset, producer, key, sequence) as delivered to one member."""

@@ -22,6 +22,8 @@ from benchmarks.contest.systems import OURS, SYSTEMS, Way
 from benchmarks.contest.table import BEGIN, END, ROWS, markdown, put
 from tests.support import contest as work
 
+pytestmark = pytest.mark.deep
+
 ROOT = Path(__file__).parents[1]
 README = ROOT / "benchmarks" / "README.md"
 COMMITTED = ROOT / "benchmarks" / "results" / "peers.json"

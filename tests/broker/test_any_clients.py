@@ -32,7 +32,7 @@ async def visit(host: Host, kind: str, leaves_ms: int, seed: str) -> None:
             await NATIVE[kind](host.api, random.Random(seed))
 
 
-@pytest.mark.deep
+@pytest.mark.examples
 @pytest.mark.timeout(1_200)
 @settings(max_examples=EXAMPLES, phases=[Phase.generate])
 @given(crowd=CROWDS, seed=st.integers(0, 2**32))

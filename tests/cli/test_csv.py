@@ -24,7 +24,7 @@ from seaweedmq.codec.imports.csv_rows import RowCutter
 from seaweedmq.codec.imports.csv_tables import verify
 from seaweedmq.errors import InvalidArgument
 
-pytestmark = pytest.mark.deep
+pytestmark = pytest.mark.examples
 
 KIB = 1024
 EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 25

@@ -22,7 +22,7 @@ from seaweedmq.cli.records.source import open_source
 from seaweedmq.errors import InvalidArgument
 from tests.support.typed_rows import drawn
 
-pytestmark = pytest.mark.deep
+pytestmark = pytest.mark.examples
 
 COUNT = 6
 EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 20

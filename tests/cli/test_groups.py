@@ -187,14 +187,14 @@ def test_a_deleted_group_begins_anew(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["group", "describe", "nobody"],
-        ["group", "delete", "nobody"],
-        ["group", "reset", "nobody", "group/nobody", "--to", "earliest"],
-        ["group", "describe", "nobody", "--kind", "kafka"],
-        ["group", "describe", "no body", "--kind", "native"],
-        ["group", "delete", "no/body", "--kind", "native"],
-        ["group", "reset", "nobody", "nobody", "--to", "earliest"],
-        ["subscribe", "group/nobody", "--group", "no body"],
+        ["group", "describe", "absent"],
+        ["group", "delete", "absent"],
+        ["group", "reset", "absent", "group/absent", "--to", "earliest"],
+        ["group", "describe", "absent", "--kind", "kafka"],
+        ["group", "describe", "ab sent", "--kind", "native"],
+        ["group", "delete", "ab/sent", "--kind", "native"],
+        ["group", "reset", "absent", "absent", "--to", "earliest"],
+        ["subscribe", "group/absent", "--group", "ab sent"],
     ],
     ids=" ".join,
 )
@@ -202,7 +202,7 @@ def test_bad_input_says_what_is_wrong(cluster: Cluster, arguments: list[str]) ->
     done = cluster.run(*arguments)
     assert done.status == 1
     assert done.stdout == b""
-    assert "nobody" in done.error or "not allowed" in done.error
+    assert "absent" in done.error or "not allowed" in done.error
 
 
 def test_a_name_that_only_kafkas_groups_may_have_is_one_of_theirs(cluster: Cluster) -> None:

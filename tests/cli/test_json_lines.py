@@ -18,7 +18,7 @@ from seaweedmq.cli.records.source import open_source
 from seaweedmq.codec.imports.foreign_text import MARK
 from seaweedmq.errors import InvalidArgument
 
-pytestmark = pytest.mark.deep
+pytestmark = pytest.mark.examples
 
 MOMENT = datetime(2026, 1, 31, 12, 0, 0, 250_000, UTC)
 ENVELOPE = [

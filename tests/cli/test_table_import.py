@@ -75,6 +75,7 @@ def written(path: Path, rows: pa.Table) -> str:
     return str(path)
 
 
+@pytest.mark.deep
 def test_every_row_of_parquet_csv_and_json_is_imported_with_or_without_a_key(target: Target, tmp_path: Path) -> None:
     topics = [f"import/{kind}" for kind in ("parquet", "csv", "json")]
     for topic in topics:
@@ -155,6 +156,7 @@ def test_a_bad_file_is_one_error_and_nothing_of_it_is_published(target: Target, 
         assert target.staged(topic) == []
 
 
+@pytest.mark.deep
 def test_files_that_people_have_arrive_whole(target: Target, tmp_path: Path) -> None:
     """Line breaks in texts, other separators, any file name, and folders that stand for columns."""
     rows = [(1, "plain"), (2, 'Dear all,\r\n"yours", B'), (3, "two\nlines"), (4, "last")]

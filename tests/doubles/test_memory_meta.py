@@ -66,7 +66,7 @@ async def test_a_disconnected_client_waits_and_then_says_so(server: MemoryMetaSe
     store.disconnect()
     with pytest.raises(Unavailable):
         await store.get("/k")
-    assert await other.get("/k") is None, "nobody else notices"
+    assert await other.get("/k") is None, "no other session notices"
     waiting = asyncio.create_task(store.get("/k"))
     await asyncio.sleep(0.01)
     store.reconnect()

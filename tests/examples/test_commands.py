@@ -101,6 +101,7 @@ def test_the_commands_do_what_is_said_of_them(
 
 
 @pytest.mark.timeout(2 * PIPELINE_S + 60)
+@pytest.mark.deep
 def test_the_pipeline_writes_every_closed_hour_once_and_goes_on_in_its_next_run(beside: Beside, there: Path) -> None:
     run(f"{WRITE_PIPELINE} --source pipeline/flights --target pipeline/delays")
     publish_flights.publish(beside.bootstrap, "pipeline/flights", nyc.flights(1, 3))

@@ -16,6 +16,7 @@ from tests.examples.conftest import Beside
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.deep
 def test_a_query_that_is_stopped_in_the_middle_goes_on_where_it_was(
     spark: SparkSession, beside: Beside, tmp_path: Path
 ) -> None:

@@ -89,6 +89,7 @@ def test_nothing_is_left_in_the_temporary_directory(tmp_path: Path, monkeypatch:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.deep
 def test_memory_stays_flat() -> None:
     """A world that leaks takes some 2 MB. The seeds run twice: some need much memory briefly, which the heap keeps."""
     resident = psutil.Process()

@@ -313,6 +313,7 @@ def everything(client: "seaweedmq.Client", topic: str) -> dict[bytes | None, lis
 
 
 @pytest.mark.deep
+@pytest.mark.examples
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_copy_is_whole_and_in_order_whatever_happens_to_its_driver_its_brokers_and_both_topics(

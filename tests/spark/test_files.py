@@ -15,7 +15,7 @@ from seaweedmq.cli.records.reading import InputFormat, check, tables
 from seaweedmq.cli.records.source import open_source
 from seaweedmq.errors import InvalidArgument
 
-pytestmark = [pytest.mark.integration, pytest.mark.deep, pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.integration, pytest.mark.deep, pytest.mark.examples, pytest.mark.timeout(1_800)]
 
 EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 8
 """Number of files to write and read; in the profile "deep", its number of examples."""

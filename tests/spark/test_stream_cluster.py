@@ -76,6 +76,7 @@ def kill_a_primary(cluster: Cluster, client: "seaweedmq.Client") -> None:
     os.kill(cluster.pid_at(description.addresses[segment.primary]), signal.SIGKILL)
 
 
+@pytest.mark.deep
 def test_a_copy_is_whole_and_in_order_while_the_topic_splits_merges_and_loses_a_broker(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -139,6 +140,7 @@ spark.stop()
 """
 
 
+@pytest.mark.deep
 def test_executors_find_the_storage_and_need_nothing_else(tmp_path: Path) -> None:
     orders = TopicFiles(tmp_path / "storage")
     orders.table(0, 400)

@@ -25,7 +25,7 @@ from seaweedmq.storage.iceberg import export_iceberg
 from seaweedmq.storage.tables.delta import reconcile
 from tests.support.typed_rows import TypedFiles, drawn
 
-pytestmark = pytest.mark.deep
+pytestmark = pytest.mark.examples
 
 COUNT = 6
 EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 25

@@ -460,11 +460,11 @@ async def test_unknown_groups_and_bad_names_are_refused(testbed: Testbed) -> Non
     hosts = await filled(testbed, brokers=1, segments=1)
     api = hosts[0].api
     for call in (
-        api.call(DescribeGroup("nobody")),
-        api.call(ResetGroup("nobody", NAME, EARLIEST, False)),
-        api.call(DeleteGroup("nobody", False)),
+        api.call(DescribeGroup("absent")),
+        api.call(ResetGroup("absent", NAME, EARLIEST, False)),
+        api.call(DeleteGroup("absent", False)),
     ):
-        with pytest.raises(NotFound, match="there is no group nobody"):
+        with pytest.raises(NotFound, match="there is no group absent"):
             await call
     with pytest.raises(InvalidArgument, match=r"group '\.\./x' is not allowed"):
         await api.call(DescribeGroup("../x"))

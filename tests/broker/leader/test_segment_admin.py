@@ -136,8 +136,8 @@ async def test_without_a_slot_the_load_is_halved_and_without_load_the_range(test
     [
         (SplitSegment(NAME, 9, None), NotFound, "topic test/topic has no segment 9: see `seaweedmq segment list"),
         (SplitSegment(NAME, 0, None), StaleMetadata, "test/topic#0 is sealed: use segments 1, 2 instead"),
-        (SplitSegment(NAME, 1, 0), InvalidArgument, "has slot 0 only"),
-        (SplitSegment(NAME, 1, None), InvalidArgument, "has slot 0 only"),
+        (SplitSegment(NAME, 1, 0), InvalidArgument, "has only slot 0"),
+        (SplitSegment(NAME, 1, None), InvalidArgument, "has only slot 0"),
         (SplitSegment(NAME, 3, 1), InvalidArgument, "at slot 1: choose from 2 to"),
         (SplitSegment(NAME, 3, 65_536), InvalidArgument, "at slot 65536: choose from 2 to 8191"),
         (MergeSegments(NAME, 1, 1), InvalidArgument, "with itself"),
@@ -146,9 +146,9 @@ async def test_without_a_slot_the_load_is_halved_and_without_load_the_range(test
         (MergeSegments(NAME, 1, 9), NotFound, "no segment 9"),
         (SealSegment(NAME, 0), StaleMetadata, "test/topic#0 is sealed"),
         (
-            MoveSegment(NAME, 4, ("nobody",)),
+            MoveSegment(NAME, 4, ("absent",)),
             NotFound,
-            "there is no broker nobody: the cluster has broker-0:7777, broker-1",
+            "there is no broker absent: the cluster has broker-0:7777, broker-1",
         ),
         (MoveSegment(NAME, 4, ()), InvalidArgument, "0 brokers named"),
         (MoveSegment(NAME, 4, ("broker-0:7777",) * 2), InvalidArgument, "named twice"),

@@ -430,5 +430,6 @@ async def test_a_crowd_loses_and_doubles_nothing(
 
 @pytest.mark.timeout(600)
 @story
+@pytest.mark.deep
 async def test_with_1200_publishers_and_the_usual_limits_as_well(testbed: Testbed) -> None:
     await _strike(testbed, "failover", 2, 1_200, CONFIG)

@@ -151,6 +151,7 @@ def test_it_converges_and_is_silent_on_steady_load(world: World) -> None:
 
 @settings(FEW, derandomize=True)
 @given(world=worlds())
+@pytest.mark.deep
 def test_it_never_flaps_on_noise(world: World) -> None:
     """Noise may push a load at a threshold over it; the balancer never undoes the resulting action."""
     world.settle()

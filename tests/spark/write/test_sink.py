@@ -420,6 +420,7 @@ def test_an_import_that_ends_in_the_middle_says_how_far_it_came(
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.deep
 def test_a_cluster_of_executors_writes_imports_and_reads_and_a_killed_driver_is_made_good_though_a_broker_dies(
     target: Target, tmp_path: Path
 ) -> None:
