@@ -115,16 +115,26 @@ class Cluster:
 
 @contextlib.contextmanager
 def running_cluster(
-    data: Path, *, brokers: int = 1, port: int = 0, kafka_port: int | None = None, config: Path | None = None
+    data: Path,
+    *,
+    brokers: int = 1,
+    port: int = 0,
+    kafka_port: int | None = None,
+    config: Path | None = None,
+    executable: Sequence[str] = COMMAND,
 ) -> Iterator[Cluster]:
-    """Start `seaweedmq up` on free ports; kill it with its children if the test did not stop it."""
-    command = [*COMMAND, "up", "--brokers", str(brokers), "--port", str(port), "--data", str(data)]
+    """Start `seaweedmq up` on free ports; kill it with its children if the test did not stop it.
+
+    An ``executable`` other than the tree's runs outside of the tree, since its children import from their folder.
+    """
+    folder = None if executable is COMMAND else data.parent
+    command = [*executable, "up", "--brokers", str(brokers), "--port", str(port), "--data", str(data)]
     if kafka_port is not None:
         command += ["--kafka-port", str(kafka_port)]
     if config is not None:
         command += ["--config", str(config)]
     with (data.parent / "up.log").open("ab") as log:
-        up = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL)
+        up = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, cwd=folder)
     family: list[psutil.Process] = [psutil.Process(up.pid)]
     try:
         assert up.stdout is not None
