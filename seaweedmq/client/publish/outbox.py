@@ -11,12 +11,12 @@ from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from seaweedmq.client.publish.batches.framing import FRAME_BYTES_MAX, by_segment, frames_of, rows_of_frame
+from seaweedmq.client.publish.batches.framing import FRAME_BYTES_MAX, by_segment, frames_of, renumbered, rows_of_frame
 from seaweedmq.client.publish.batches.rows import Rows
-from seaweedmq.client.publish.outgoing_frame import FrameAcked, FrameFailed, FrameOutcome, FrameRerouted, OutgoingFrame
-from seaweedmq.client.publish.routing import Routes, Trail
-from seaweedmq.client.publish.send_window import SendWindow
 from seaweedmq.codec.frame import SCHEMA_VERSION_SHIFT
+from seaweedmq.core.publish.outgoing_frame import FrameAcked, FrameFailed, FrameOutcome, FrameRerouted, OutgoingFrame
+from seaweedmq.core.publish.routing import Routes, Trail
+from seaweedmq.core.publish.send_window import SendWindow
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, Unavailable
 from seaweedmq.model.config import MIB
 from seaweedmq.model.messages.publish import PublishReady, PublishSealed
@@ -207,7 +207,7 @@ class Outbox:
         for segment, part in by_segment(rows, routes, keyless_slot):
             window = self._windows.get(segment)
             if window is None:
-                window = self._windows[segment] = SendWindow(self._successors[segment])
+                window = self._windows[segment] = SendWindow(self._successors[segment], renumbered)
             for frame in frames_of(
                 part,
                 segment_slots=window.segment.slots,

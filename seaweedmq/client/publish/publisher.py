@@ -19,12 +19,12 @@ from seaweedmq.client.publish.batches.tables import TableJob, as_table, fit, is_
 from seaweedmq.client.publish.buffer import NoRoom, RecordBuffer, Work
 from seaweedmq.client.publish.futures import RecordFuture, TableFuture
 from seaweedmq.client.publish.outbox import Action, Deliver, Outbox, Reopen, SendLimits
-from seaweedmq.client.publish.outgoing_frame import FrameAcked, FrameFailed
 from seaweedmq.client.publish.promise import BatchPromise
 from seaweedmq.client.publish.segment_sender import SegmentSender
 from seaweedmq.client.publish.unreported_errors import UnreportedErrors
 from seaweedmq.client.start import Timestamp
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
+from seaweedmq.core.publish.outgoing_frame import FrameAcked, FrameFailed
 from seaweedmq.errors import Closed, DeadlineExceeded, SeaweedMQError, Unavailable
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.messages.calls import AdoptSchema

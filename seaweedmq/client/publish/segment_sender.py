@@ -12,9 +12,9 @@ from seaweedmq.client.cluster.broker_stream import BrokerStream, broker_stream
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.publish.outbox import Action, Outbox
-from seaweedmq.client.publish.send_window import SendWindow
 from seaweedmq.client.retry import pauses
 from seaweedmq.codec.frame import HEADER_BYTES, split_payload
+from seaweedmq.core.publish.send_window import SendWindow
 from seaweedmq.errors import (
     ConnectionRefused,
     DeadlineExceeded,

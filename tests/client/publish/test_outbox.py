@@ -10,11 +10,10 @@ import pytest
 from seaweedmq.client.publish.batches.framing import FRAME_BYTES_MAX
 from seaweedmq.client.publish.batches.rows import Rows
 from seaweedmq.client.publish.outbox import AHEAD_BYTES, Action, Deliver, Outbox, Reopen, SendLimits
-from seaweedmq.client.publish.outgoing_frame import FrameAcked, FrameFailed
-from seaweedmq.client.publish.promise import Positions
 from seaweedmq.codec.frame import FLAG_KEY, decode_header, split_frames
 from seaweedmq.codec.murmur2 import partition_of
 from seaweedmq.codec.payload.batch import decode_frame
+from seaweedmq.core.publish.outgoing_frame import FrameAcked, FrameFailed, Positions
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.messages.publish import FrameAck, PublishReady, PublishSealed
 from seaweedmq.model.ring import RING_SLOTS_MAX, WHOLE_RING, KeyRange

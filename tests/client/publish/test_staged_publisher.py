@@ -18,12 +18,12 @@ import pytest
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.publish.batches.framing import by_segment, frames_of
 from seaweedmq.client.publish.batches.rows import Rows
-from seaweedmq.client.publish.outgoing_frame import OutgoingFrame
-from seaweedmq.client.publish.routing import Routes
 from seaweedmq.client.publish.staged_publisher import Search, StagedPublisher, place_of
 from seaweedmq.client.publish.staged_rows import RowSelection, StagedRows
 from seaweedmq.codec.frame import HEADER_BYTES, decode_header
 from seaweedmq.codec.staged import manifest_from_bytes, manifest_to_bytes, progress_from_bytes, progress_to_bytes
+from seaweedmq.core.publish.outgoing_frame import OutgoingFrame
+from seaweedmq.core.publish.routing import Routes
 from seaweedmq.core.replay import Replay
 from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.errors import (

@@ -17,11 +17,10 @@ Sequences count records. Invariant: queued frames are contiguous and end at ``ne
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from seaweedmq.client.publish.outgoing_frame import FrameAcked, FrameFailed, FrameOutcome, FrameRerouted, OutgoingFrame
-from seaweedmq.codec.frame import HEADER_BYTES, decode_header, encode_header
+from seaweedmq.core.publish.outgoing_frame import FrameAcked, FrameFailed, FrameOutcome, FrameRerouted, OutgoingFrame
 from seaweedmq.errors import Corrupt, DeadlineExceeded, OutOfRange, ProtocolViolation, SeaweedMQError
 from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.messages.publish import FrameAck, PublishReady, PublishSealed
@@ -29,11 +28,17 @@ from seaweedmq.model.segment import Segment
 
 
 class SendWindow:
-    """The unacknowledged frames of one producer in one segment, and the limits of the broker."""
+    """The unacknowledged frames of one producer in one segment, and the limits of the broker.
 
-    def __init__(self, segment: Segment) -> None:
+    Args:
+        segment: The segment.
+        renumber: Returns the bytes of a frame with another first sequence.
+    """
+
+    def __init__(self, segment: Segment, renumber: Callable[[Frames, int], Frames]) -> None:
         self.segment = segment
         """The segment, as described when the first frame was added."""
+        self._renumber_frame = renumber
         self._frames: deque[OutgoingFrame] = deque()
         self._out = 0
         self._out_bytes = 0
@@ -298,8 +303,7 @@ class SendWindow:
         frames: deque[OutgoingFrame] = deque()
         for frame in self._frames:
             if frame.first_sequence != sequence:
-                header = encode_header(decode_header(frame.data)._replace(first_sequence=sequence))
-                data = b"".join((header, frame.data[HEADER_BYTES:]))
+                data = self._renumber_frame(frame.data, sequence)
                 frame = replace(frame, data=data, first_sequence=sequence)
             frames.append(frame)
             sequence = frame.end_sequence
