@@ -1,6 +1,7 @@
 """The unacknowledged rows of one publisher: routes to the open segments, and a send window for each. Pure.
 
-Events go to a window, or to the outbox if they change the routes. They result in actions, which the publisher executes.
+The outbox owns the windows: every event of a segment's stream goes to it. Events result in actions, which the publisher
+executes.
 Nothing here awaits, so no record of a key can slip in between the end of a segment and the first frame to its
 successors: the order of the calls is the order of the records.
 """
@@ -19,7 +20,8 @@ from seaweedmq.core.publish.routing import Routes, Trail
 from seaweedmq.core.publish.send_window import SendWindow
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, Unavailable
 from seaweedmq.model.config import MIB
-from seaweedmq.model.messages.publish import PublishReady, PublishSealed
+from seaweedmq.model.messages.frames import Frames
+from seaweedmq.model.messages.publish import FrameAck, PublishReady, PublishSealed
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
@@ -90,7 +92,10 @@ class Outbox:
         return self._windows.keys()
 
     def window(self, segment: int) -> SendWindow:
-        """Return the window of a segment. Requires that rows were routed there, and that it was not handed over."""
+        """Return the window of a segment, for queries: its events go to the outbox.
+
+        Requires that rows were routed there, and that it was not handed over.
+        """
         return self._windows[segment]
 
     def follow(self, segments: Iterable[int]) -> set[int]:
@@ -159,6 +164,26 @@ class Outbox:
         # Another stream may have reported the limit first; this window may still hold frames encoded before that.
         self._frame_bytes_max = min(self._frame_bytes_max, ready.frame_bytes_max)
         return [self._limits(), *self._actions_of(left)]
+
+    def take(self, segment: int, message_bytes: int) -> list[Frames]:
+        """Take the frames of a segment's next message, as :meth:`SendWindow.take`."""
+        return self._windows[segment].take(message_bytes)
+
+    def acked(self, segment: int, ack: FrameAck) -> list[Action]:
+        """Handle the acknowledgement of a segment's first frame. Raises as :meth:`SendWindow.acked`."""
+        return [self._windows[segment].acked(ack)]
+
+    def refused(self, segment: int, error: SeaweedMQError) -> list[Action]:
+        """Handle the rejection of one of a segment's frames in flight."""
+        return [*self._windows[segment].refused(error)]
+
+    def lost(self, segment: int, error: SeaweedMQError) -> None:
+        """Handle a segment's lost stream, or a failed attempt to open one."""
+        self._windows[segment].lost(error)
+
+    def give_up(self, segment: int, error: SeaweedMQError) -> list[Action]:
+        """Fail all frames of a segment: no stream can be opened."""
+        return [*self._windows[segment].give_up(error)]
 
     def sealed(self, segment: int, sealed: PublishSealed, successors: Iterable[Segment]) -> list[Action]:
         """Handle the seal of a segment: frames that it does not hold go to its successors.

@@ -411,9 +411,8 @@ class Publisher:
     def _sender(self, segment: int) -> SegmentSender:
         sender = self._senders.get(segment)
         if sender is None:
-            window = self._outbox.window(segment)
             sender = self._senders[segment] = SegmentSender(
-                self._cluster, self._view, self._outbox, window, self._report
+                self._cluster, self._view, self._outbox, segment, self._report
             )
             self._spawn(self._run_sender(segment, sender), f"segment sender {segment}")
         return sender

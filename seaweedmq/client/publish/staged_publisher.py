@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from seaweedmq.client.cluster.broker_stream import BrokerStream, broker_stream
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.cluster.topic_view import TopicView
-from seaweedmq.client.publish.segment_sender import MESSAGE_BYTES, UPDATE_SILENCE_S, in_pieces
+from seaweedmq.client.publish.publish_stream import MESSAGE_BYTES, UPDATE_SILENCE_S, in_pieces
 from seaweedmq.client.publish.staged_rows import RowSelection, StagedRows
 from seaweedmq.client.retry import pauses
 from seaweedmq.core.replay import Replay

@@ -13,9 +13,9 @@ from seaweedmq.client.client import Client
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.publish import outbox
 from seaweedmq.client.publish.futures import RecordFuture
+from seaweedmq.client.publish.publish_stream import UPDATE_SILENCE_S
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.publish.receipts import Receipt
-from seaweedmq.client.publish.segment_sender import UPDATE_SILENCE_S
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, NotFound, OutOfRange, Unavailable

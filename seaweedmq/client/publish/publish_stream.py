@@ -1,0 +1,164 @@
+"""One publish stream to a segment: sends the frames of a source, and passes the broker's replies to it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Protocol
+
+from seaweedmq.client.cluster.broker_stream import BrokerStream, broker_stream
+from seaweedmq.client.cluster.cluster import Cluster
+from seaweedmq.codec.frame import HEADER_BYTES, split_payload
+from seaweedmq.errors import ConnectionRefused, SeaweedMQError, Unavailable
+from seaweedmq.model.config import KIB
+from seaweedmq.model.messages.frames import LARGE_MESSAGE_BYTES, SENT_PIECE_BYTES, FrameHead, Frames
+from seaweedmq.model.messages.publish import (
+    PublishAck,
+    PublishFrames,
+    PublishOpen,
+    PublishReady,
+    PublishReply,
+    PublishRequest,
+    PublishSealed,
+)
+from seaweedmq.rpc.messages.frames import pack_frames
+
+MESSAGE_BYTES = 256 * KIB
+"""Limit up to which small frames are joined: one message costs more than a copy of this size."""
+
+
+UPDATE_SILENCE_S = 1.5
+"""Time without an update after which brokers are queried about a segment whose broker is lost. Its segments end soon,
+and other brokers report that, or that nothing is new, by themselves."""
+
+
+class FrameSource(Protocol):
+    """A source of one segment's frames, and the receiver of its broker's replies."""
+
+    @property
+    def out(self) -> int:
+        """The number of frames in flight."""
+
+    def opened(self, ready: PublishReady) -> None:
+        """Handle the broker's first reply. The stream calls :meth:`take` after it.
+
+        Raises:
+            SeaweedMQError: If the stream must end.
+        """
+
+    async def take(self, message_bytes: int) -> Sequence[Frames]:
+        """Return the frames of the next message; none if none may be sent before :meth:`PublishStream.wake`.
+
+        Args:
+            message_bytes: The limit of several frames together. A single frame may exceed it.
+
+        Raises:
+            SeaweedMQError: If the stream must end.
+        """
+
+    async def acked(self, ack: PublishAck) -> bool:
+        """Handle acknowledgements. Return whether the source is done, which ends the stream.
+
+        Raises:
+            SeaweedMQError: If the stream must end.
+        """
+
+
+class PublishStream:
+    """A publish stream. Used once.
+
+    Args:
+        cluster: The cluster.
+        address: The broker.
+        opening: Makes the first message.
+        source: The frames.
+        what: The segment, for error messages.
+    """
+
+    def __init__(
+        self, cluster: Cluster, address: str, opening: Callable[[], PublishOpen], source: FrameSource, what: str
+    ) -> None:
+        self._cluster = cluster
+        self._address = address
+        self._opening = opening
+        self._source = source
+        self._what = what
+        self._message_bytes_max = LARGE_MESSAGE_BYTES
+        self._work = asyncio.Event()
+        self._talk: BrokerStream[PublishReply] | None = None
+        self._is_over = False
+
+    def wake(self) -> None:
+        """Take further frames of the source."""
+        self._work.set()
+
+    def end(self, error: SeaweedMQError) -> None:
+        """End the stream with an error that is not the broker's fault."""
+        if self._talk is not None:
+            self._talk.end(error)
+
+    async def run(self) -> PublishSealed | None:
+        """Send frames and handle replies until the segment is sealed, or the source is done, which returns None.
+
+        Raises:
+            SeaweedMQError: If the stream breaks.
+        """
+        try:
+            async with broker_stream(
+                self._cluster, self._address, lambda api: api.publish(self._requests()), self._what
+            ) as self._talk:
+                async for reply in self._talk.replies:
+                    if isinstance(reply, PublishAck):
+                        if await self._source.acked(reply):
+                            return None
+                        self._expect_ack(self._source.out > 0)
+                    elif isinstance(reply, PublishReady):
+                        self._expect_ack(False)
+                        self._message_bytes_max = reply.message_bytes_max
+                        self._source.opened(reply)
+                        self.wake()
+                    else:
+                        return reply
+        finally:
+            self._is_over = True
+        raise Unavailable(f"broker {self._address} ended the stream to {self._what}: retry")
+
+    async def _requests(self) -> AsyncIterator[PublishRequest]:
+        yield self._opening()
+        try:
+            while not self._is_over:
+                frames = await self._source.take(min(MESSAGE_BYTES, self._message_bytes_max))
+                if not frames:
+                    self._work.clear()
+                    await self._work.wait()
+                    continue
+                if self._source.out == len(frames):
+                    self._expect_ack(True)
+                if len(frames) == 1 and len(frames[0]) > self._message_bytes_max:
+                    for request in in_pieces(frames[0]):
+                        yield request
+                else:
+                    yield PublishFrames(frames[0] if len(frames) == 1 else pack_frames(frames))
+        except SeaweedMQError as error:
+            self.end(error)
+
+    def _expect_ack(self, is_expected: bool) -> None:
+        if self._talk is not None:
+            self._talk.expect(self._cluster.config.stall_timeout_s if is_expected else None)
+
+
+def in_pieces(frame: Frames) -> Iterator[PublishRequest]:
+    """Yield the messages of a frame that is too large for one."""
+    yield FrameHead(bytes(frame[:HEADER_BYTES]))
+    for piece in split_payload(memoryview(frame)[HEADER_BYTES:], SENT_PIECE_BYTES):
+        yield PublishFrames(piece)
+
+
+def retry_pause_s(error: SeaweedMQError, failures: int, pauses: Callable[[int], float]) -> float:
+    """Return the pause after a failed stream.
+
+    Args:
+        error: The failure.
+        failures: The number of failures since the last progress.
+        pauses: The pauses after failures of a broker that may still answer.
+    """
+    # Connection refused: the process has ended, and its segments move to other brokers.
+    return UPDATE_SILENCE_S if isinstance(error, ConnectionRefused) else pauses(failures)
