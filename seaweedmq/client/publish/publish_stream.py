@@ -37,18 +37,19 @@ class FrameSource(Protocol):
     def out(self) -> int:
         """The number of frames in flight."""
 
-    def opened(self, ready: PublishReady) -> None:
-        """Handle the broker's first reply. The stream calls :meth:`take` after it.
+    def opened(self, ready: PublishReady, message_bytes: int) -> None:
+        """Handle the broker's first reply.
+
+        Args:
+            ready: The reply.
+            message_bytes: The limit of several frames in a message. A single frame may exceed it.
 
         Raises:
             SeaweedMQError: If the stream must end.
         """
 
-    async def take(self, message_bytes: int) -> Sequence[Frames]:
+    async def take(self) -> Sequence[Frames]:
         """Return the frames of the next message; none if none may be sent before :meth:`PublishStream.wake`.
-
-        Args:
-            message_bytes: The limit of several frames together. A single frame may exceed it.
 
         Raises:
             SeaweedMQError: If the stream must end.
@@ -113,7 +114,7 @@ class PublishStream:
                     elif isinstance(reply, PublishReady):
                         self._expect_ack(False)
                         self._message_bytes_max = reply.message_bytes_max
-                        self._source.opened(reply)
+                        self._source.opened(reply, min(MESSAGE_BYTES, reply.message_bytes_max))
                         self.wake()
                     else:
                         return reply
@@ -125,7 +126,7 @@ class PublishStream:
         yield self._opening()
         try:
             while not self._is_over:
-                frames = await self._source.take(min(MESSAGE_BYTES, self._message_bytes_max))
+                frames = await self._source.take()
                 if not frames:
                     self._work.clear()
                     await self._work.wait()

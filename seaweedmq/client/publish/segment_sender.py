@@ -59,6 +59,7 @@ class SegmentSender:
         self._pause_s = pauses(cluster.config, cluster.env.rng)
         self._work = asyncio.Event()
         self._stream: PublishStream | None = None
+        self._message_bytes = 0
         self._refresh = False
         """Whether the next attempt begins with a query of the topic."""
         self._lost_s: float | None = None
@@ -249,15 +250,16 @@ class SegmentSender:
         """The number of frames in flight."""
         return self._window.out
 
-    def opened(self, ready: PublishReady) -> None:
+    def opened(self, ready: PublishReady, message_bytes: int) -> None:
         """Handle an open stream."""
+        self._message_bytes = message_bytes
         self._awaits_lost_broker = False
         self._lost_s = None
         self._report(self._outbox.opened(self._segment, ready))
 
-    async def take(self, message_bytes: int) -> list[Frames]:
+    async def take(self) -> list[Frames]:
         """Take the frames of the next message; frames in flight make room for more in the outbox."""
-        frames = self._outbox.take(self._segment, message_bytes)
+        frames = self._outbox.take(self._segment, self._message_bytes)
         if frames:
             self._report(())
         return frames
