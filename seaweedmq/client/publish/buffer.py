@@ -16,8 +16,8 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from threading import get_ident
-from typing import Protocol, TypeAlias
 
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.batches.arguments import HeaderPairs, Headers, as_bytes, as_headers
@@ -26,6 +26,8 @@ from seaweedmq.client.publish.batches.framing import FRAME_BYTES_MAX
 from seaweedmq.client.publish.batches.tables import TableJob
 from seaweedmq.client.publish.futures import RecordFuture
 from seaweedmq.client.publish.promise import BatchPromise
+from seaweedmq.client.publish.unreported_errors import UnreportedErrors
+from seaweedmq.client.publish.unsettled_work import UnsettledWork, Work
 from seaweedmq.client.start import Timestamp, to_us
 from seaweedmq.codec.frame import HEADER_BYTES
 from seaweedmq.errors import DeadlineExceeded, InvalidArgument, SeaweedMQError, fresh
@@ -36,8 +38,6 @@ FRAME_OVERHEAD_BYTES = HEADER_BYTES + 1024
 """Upper bound of the size of a frame with one record, without the record's bytes."""
 BACKLOG_MAX = 2
 """Limit of batches and tables that are passed to the loop and not yet encoded."""
-
-Work: TypeAlias = Batch | TableJob
 
 _NO_THREAD_YET, _MANY = -1, -2
 """Values in place of a thread's identity, which is positive."""
@@ -54,27 +54,12 @@ class NoRoom(DeadlineExceeded):
         """The bytes that need room."""
 
 
-class BufferOwner(Protocol):
-    """The publisher, as its buffer sees it."""
-
-    def on_open(self) -> None:
-        """Handle the first record of a batch; work may also be waiting. Called in the loop."""
-
-    def on_work(self) -> None:
-        """Handle waiting work. Called in the loop."""
-
-    def on_settled(self, work: Work) -> None:
-        """Handle the complete outcome of work."""
-
-    def on_refused(self, promise: BatchPromise) -> None:
-        """Handle the failure of one record that is too long. Called in the sender's thread."""
-
-
 class RecordBuffer:
     """The open batch and the waiting work of one publisher.
 
     Args:
-        owner: The publisher.
+        unsettled: The work that the loop has taken.
+        failures: The failures to be reported by flushes.
         post: Schedules a function in the loop, from any thread.
         clock: Returns the loop's time in seconds.
         wall_us: Returns microseconds since 1970.
@@ -84,17 +69,20 @@ class RecordBuffer:
     def __init__(
         self,
         *,
-        owner: BufferOwner,
+        unsettled: UnsettledWork,
+        failures: UnreportedErrors,
         post: Callable[[Callable[[], None]], object],
         clock: Callable[[], float],
         wall_us: Callable[[], int],
         config: ClientConfig,
     ) -> None:
-        self._owner = owner
+        self._unsettled = unsettled
+        self._failures = failures
         self._post = post
         self._clock = clock
         self._wall_us = wall_us
         self._bytes_max = config.buffer_bytes_max
+        self._linger_s = config.linger_s
         self._delivery_timeout_s = config.delivery_timeout_s
         self.batch_bytes = min(config.batch_bytes, config.buffer_bytes_max)
         self.frame_bytes_max = FRAME_BYTES_MAX
@@ -112,6 +100,9 @@ class RecordBuffer:
         self.used_bytes = 0
         """The bytes taken in and not settled; the open batch counts with its limit."""
         self.work: deque[Work] = deque()
+        """The work that the loop has not taken yet."""
+        self.work_added = asyncio.Event()
+        """An event of the loop that is set when there is work."""
         self._backlog = 0
         self.cut_at_s = -math.inf
         """Loop time at which the last batch was passed to the loop."""
@@ -231,7 +222,7 @@ class RecordBuffer:
         elif self._thread != _MANY:
             self._thread = _MANY
             if self._cut():
-                self._post(self._owner.on_work)
+                self._post(self.work_added.set)
 
     def add_table(self, job: TableJob) -> bool:
         """Queue a table after the records sent before it. Return False if there is no room now.
@@ -247,10 +238,11 @@ class RecordBuffer:
             if not self._has_room(job.size_bytes):
                 return False
             self._cut()
+            job.promise.on_settled = partial(self._settled, job)
             job.promise.deadline_s = self._clock() + self._delivery_timeout_s
             self.used_bytes += job.size_bytes
             self._hand_over(job)
-        self._post(self._owner.on_work)
+        self._post(self.work_added.set)
         return True
 
     def cut(self, batch: Batch | None = None) -> None:
@@ -258,7 +250,7 @@ class RecordBuffer:
         with self._lock:
             has_work = (batch is None or batch is self._batch) and self._cut()
         if has_work:
-            self._owner.on_work()
+            self.work_added.set()
 
     def waiting_work(self) -> list[Work]:
         """Return the work that the loop has not taken yet."""
@@ -281,11 +273,14 @@ class RecordBuffer:
             self._backlog -= 1
         self._wake()
 
-    def release(self, size: int) -> None:
-        """Release the bytes of settled work."""
+    def _settled(self, work: Work) -> None:
+        """Release work that has its outcome, and record its failure. Called in the loop."""
         with self._lock:
-            self.used_bytes -= size
+            self.used_bytes -= work.size_bytes
         self._wake()
+        work.forget()
+        self._failures.add(work.promise)
+        self._unsettled.settle(work)
 
     def close(self, error: SeaweedMQError) -> None:
         """Raise ``error`` for every later ``send``; records sent before stay."""
@@ -353,16 +348,29 @@ class RecordBuffer:
         has_work = self._cut()
         if not self._has_room(size):
             if has_work:
-                self._post(self._owner.on_work)
+                self._post(self.work_added.set)
             return None
         limit = max(self.batch_bytes, size)
         deadline_s = self._clock() + self._delivery_timeout_s
-        batch = Batch(limit, self._wall_us(), deadline_s, self._owner.on_settled, self._loop_thread)
+        batch = Batch(limit, self._wall_us(), deadline_s, self._settled, self._loop_thread)
         self._reserved_bytes = limit
         self.used_bytes += limit
         self._batch = batch
-        self._post(self._owner.on_open)
+        self._post(self._linger)
         return batch
+
+    def _linger(self) -> None:
+        """Pass the open batch to the loop now, or ``linger_s`` after the previous one. Called in the loop."""
+        if self.work:
+            self.work_added.set()
+        batch = self.open_batch
+        if batch is None:
+            return
+        due_s = self.cut_at_s + self._linger_s
+        if due_s > self._clock():
+            asyncio.get_running_loop().call_at(due_s, self.cut, batch)
+        else:
+            self.cut(batch)
 
     def _cut(self) -> bool:
         """Pass the open batch to the loop's queue. Return whether there was one, so that the loop must be notified."""
@@ -390,7 +398,7 @@ class RecordBuffer:
         promise = BatchPromise(0.0, lambda: None)
         promise.begin(1)
         promise.failed(range(1), error)
-        self._owner.on_refused(promise)
+        self._failures.add(promise)
         return RecordFuture(promise, 0)
 
 

@@ -16,12 +16,12 @@ from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.batches.arguments import Headers
 from seaweedmq.client.publish.batches.tables import TableJob, as_table, fit, is_plain, schema_to_adopt
-from seaweedmq.client.publish.buffer import NoRoom, RecordBuffer, Work
+from seaweedmq.client.publish.buffer import NoRoom, RecordBuffer
 from seaweedmq.client.publish.futures import RecordFuture, TableFuture
 from seaweedmq.client.publish.outbox import Action, Deliver, Outbox, Reopen, SendLimits
-from seaweedmq.client.publish.promise import BatchPromise
 from seaweedmq.client.publish.segment_sender import SegmentSender
 from seaweedmq.client.publish.unreported_errors import UnreportedErrors
+from seaweedmq.client.publish.unsettled_work import UnsettledWork, Work
 from seaweedmq.client.start import Timestamp
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.core.publish.outgoing_frame import FrameAcked, FrameFailed
@@ -65,16 +65,19 @@ class Publisher:
         self._view = TopicView(cluster, topic, self._on_description, lambda: self._outbox.segments)
         self._senders: dict[int, SegmentSender] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._work = asyncio.Event()
         self._progress = asyncio.Event()
-        self._unsettled: dict[Work, None] = {}
-        self._flushes: list[tuple[set[Work], asyncio.Future[None]]] = []
+        self._unsettled = UnsettledWork()
         self._failures = UnreportedErrors()
         self._closing = Closing()
         self._deadline: asyncio.TimerHandle | None = None
         """The timer of the next deadline; set while work is unsettled, and sometimes for a while after."""
         self.buffer = RecordBuffer(
-            owner=self, post=post, clock=self._loop.time, wall_us=cluster.env.wall_us, config=config
+            unsettled=self._unsettled,
+            failures=self._failures,
+            post=post,
+            clock=self._loop.time,
+            wall_us=cluster.env.wall_us,
+            config=config,
         )
 
     @property
@@ -188,19 +191,14 @@ class Publisher:
         self.buffer.cut()
         pending: set[Work] = {*self._unsettled, *self.buffer.waiting_work()}
         if pending:
-            done: asyncio.Future[None] = self._loop.create_future()
-            entry = (pending, done)
-            self._flushes.append(entry)
             try:
                 async with asyncio.timeout(timeout_s):
-                    await done
+                    await self._unsettled.wait(pending)
             except TimeoutError:
                 raise DeadlineExceeded(
                     f"flush of {self._topic}: {len(pending)} batches are not acknowledged after {timeout_s:g} s: "
                     f"they are still being sent{self._outbox.last_errors()}"
                 ) from None
-            finally:
-                self._flushes.remove(entry)
 
     async def close(self, timeout: float | None = None) -> None:
         """Deliver all records, then stop. Idempotent.
@@ -271,43 +269,7 @@ class Publisher:
             self._view.know(description)
         batches, flags = fit(table, self._outbox.schema, key, timestamp)
         promise = TableFuture(sum(b.num_rows for b in batches), get_ident())
-        job = TableJob(batches, flags, sum(b.nbytes for b in batches), self._cluster.env.wall_us(), promise)
-        promise.on_settled = lambda: self.on_settled(job)
-        return job
-
-    # --- for the buffer --------------------------------------------------------------------------------------------
-
-    def on_open(self) -> None:
-        """Pass the open batch to the loop now, or ``linger_s`` after the previous one."""
-        if self.buffer.work:
-            self.on_work()
-        batch = self.buffer.open_batch
-        if batch is None:
-            return
-        due_s = self.buffer.cut_at_s + self._config.linger_s
-        if due_s > self._loop.time():
-            self._loop.call_at(due_s, self.buffer.cut, batch)
-        else:
-            self.buffer.cut(batch)
-
-    def on_work(self) -> None:
-        """Wake the pump."""
-        self._work.set()
-
-    def on_settled(self, work: Work) -> None:
-        """Release work that has its outcome, record its failure, and end flushes."""
-        self._unsettled.pop(work, None)
-        self.buffer.release(work.size_bytes)
-        work.forget()
-        self._failures.add(work.promise)
-        for pending, done in self._flushes:
-            pending.discard(work)
-            if not pending and not done.done():
-                done.set_result(None)
-
-    def on_refused(self, promise: BatchPromise) -> None:
-        """Record the failure of a record that is too long."""
-        self._failures.add(promise)
+        return TableJob(batches, flags, sum(b.nbytes for b in batches), self._cluster.env.wall_us(), promise)
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
@@ -337,10 +299,10 @@ class Publisher:
     async def _pump(self) -> None:
         while True:
             while not self.buffer.work:
-                self._work.clear()
-                await self._work.wait()
+                self.buffer.work_added.clear()
+                await self.buffer.work_added.wait()
             work = self.buffer.work.popleft()
-            self._unsettled[work] = None
+            self._unsettled.add(work)
             self._watch(work.promise.deadline_s)
             await self._encode(work)
             self.buffer.encoded()

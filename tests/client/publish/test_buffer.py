@@ -9,9 +9,10 @@ import pytest
 
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.batches.batch import Batch
-from seaweedmq.client.publish.buffer import RecordBuffer, Work
+from seaweedmq.client.publish.buffer import RecordBuffer
 from seaweedmq.client.publish.futures import RecordFuture
-from seaweedmq.client.publish.promise import BatchPromise
+from seaweedmq.client.publish.unreported_errors import UnreportedErrors
+from seaweedmq.client.publish.unsettled_work import UnsettledWork
 
 Found = list[tuple[bytes | None, bytes]]
 
@@ -21,7 +22,8 @@ class Loop:
 
     def __init__(self) -> None:
         self.buffer = RecordBuffer(
-            owner=self,
+            unsettled=UnsettledWork(),
+            failures=UnreportedErrors(),
             post=lambda _: None,
             clock=lambda: 0.0,
             wall_us=lambda: 1,
@@ -29,15 +31,6 @@ class Loop:
         )
         self.records: Found = []
         self._encoded: list[tuple[Batch, int]] = []
-
-    def on_open(self) -> None: ...
-
-    def on_work(self) -> None: ...
-
-    def on_refused(self, promise: BatchPromise) -> None: ...
-
-    def on_settled(self, work: Work) -> None:
-        self.buffer.release(work.size_bytes)
 
     def encode(self) -> None:
         """Encode all queued batches."""
