@@ -115,7 +115,7 @@ class Publisher(_Context):
         """
         job = self._background.run(self._core.prepare(table, key, timestamp))
         while not self._core.buffer.add_table(job):
-            self._core.buffer.wait(job.size_bytes, timeout)
+            self._core.buffer.room.wait(job.size_bytes, timeout)
         return job.promise
 
     flush = blocking(aio_publisher.Publisher.flush)

@@ -16,10 +16,11 @@ from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.batches.arguments import Headers
 from seaweedmq.client.publish.batches.tables import TableJob, as_table, fit, is_plain, schema_to_adopt
-from seaweedmq.client.publish.buffer import NoRoom, RecordBuffer
+from seaweedmq.client.publish.buffer import RecordBuffer
 from seaweedmq.client.publish.futures import RecordFuture, TableFuture
 from seaweedmq.client.publish.outbox import Action, Deliver, Outbox, Reopen, SendLimits
 from seaweedmq.client.publish.segment_sender import SegmentSender
+from seaweedmq.client.publish.send_room import NoRoom
 from seaweedmq.client.publish.unreported_errors import UnreportedErrors
 from seaweedmq.client.publish.unsettled_work import UnsettledWork, Work
 from seaweedmq.client.start import Timestamp
@@ -141,7 +142,7 @@ class Publisher:
             try:
                 return self.buffer.send(value, key=key, headers=headers, timestamp=timestamp)
             except NoRoom as full:
-                await self.buffer.room(full.size_bytes)
+                await self.buffer.room.available(full.size_bytes)
 
     async def send_table(
         self, table: pa.Table | pa.RecordBatch, key: str | None = None, timestamp: str | None = None
@@ -163,7 +164,7 @@ class Publisher:
         """
         job = await self.prepare(table, key, timestamp)
         while not self.buffer.add_table(job):
-            await self.buffer.room(job.size_bytes)
+            await self.buffer.room.available(job.size_bytes)
         return job.promise
 
     async def flush(self, timeout: float | None = None) -> None:
@@ -305,7 +306,7 @@ class Publisher:
             self._unsettled.add(work)
             self._watch(work.promise.deadline_s)
             await self._encode(work)
-            self.buffer.encoded()
+            self.buffer.room.encoded()
 
     async def _encode(self, work: Work) -> None:
         """Turn work into frames, as room permits."""
@@ -367,7 +368,7 @@ class Publisher:
                     self._senders[action.segment].reopen()
                 case SendLimits():
                     self.buffer.frame_bytes_max = action.frame_bytes_max
-                    self.buffer.batch_bytes = action.batch_bytes
+                    self.buffer.room.batch_bytes = action.batch_bytes
         self._progress.set()
 
     def _sender(self, segment: int) -> SegmentSender:

@@ -42,7 +42,7 @@ class Loop:
             columns = {name: rows.columns.column(name).to_pylist() for name in rows.columns.schema.names}
             values = columns["_value"]
             self.records += zip(columns.get("_key", [None] * len(values)), values, strict=True)
-            self.buffer.encoded()
+            self.buffer.room.encoded()
 
     def cut(self) -> None:
         self.buffer.cut()
@@ -75,7 +75,7 @@ def check(loop: Loop, sent: list[tuple[bytes | None, bytes, RecordFuture]]) -> N
     assert sorted(loop.records, key=repr) == sorted([(key, value) for key, value, _ in sent], key=repr)
     for key, value, future in sent:
         assert loop.records[future.result(0).offset or 0] == (key, value)
-    assert loop.buffer.used_bytes == 0
+    assert loop.buffer.room.used_bytes == 0
 
 
 @pytest.fixture

@@ -346,7 +346,7 @@ async def test_memory_is_bounded_while_nothing_is_acknowledged(cluster: FakeClus
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(send_on(), 0.2)
         assert 80 <= count <= 100
-        assert publisher.buffer.used_bytes <= 100_000
+        assert publisher.buffer.room.used_bytes <= 100_000
         cluster.release_acks()
         await publisher.send(bytes(1_000))
     assert len(kept(cluster)) == count + 1
