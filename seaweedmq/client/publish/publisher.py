@@ -1,15 +1,16 @@
 """The publisher: sends records and tables of one topic, over one stream per open segment."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from threading import get_ident
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 
+from seaweedmq.client.background_tasks import BackgroundTasks
 from seaweedmq.client.closing import Closing
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.cluster.topic_view import TopicView
@@ -65,7 +66,7 @@ class Publisher:
         )
         self._view = TopicView(cluster, topic, self._on_description, lambda: self._outbox.segments)
         self._senders: dict[int, SegmentSender] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(f"of {topic}", self._on_task_failed)
         self._progress = asyncio.Event()
         self._unsettled = UnsettledWork()
         self._failures = UnreportedErrors()
@@ -110,7 +111,7 @@ class Publisher:
         """
         description = await self._view.description(True)
         self._report(self._outbox.begin(description.topic.ring, description.segments))
-        self._spawn(self._pump(), "publisher pump")
+        self._tasks.spawn(self._pump(), "publisher pump")
         if description.topic.partitions is not None:
             self._view.refresh_periodically(self._config.metadata_max_age_s)
 
@@ -241,9 +242,7 @@ class Publisher:
             if error is not None:
                 raise error
         finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*list(self._tasks), return_exceptions=True)
+            await self._tasks.stop()
             if self._deadline is not None:
                 self._deadline.cancel()
             self._view.close()
@@ -274,19 +273,12 @@ class Publisher:
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(coroutine, name=f"{name} of {self._topic}")
-        self._tasks.add(task)
-        task.add_done_callback(self._on_task_done)
-
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            # A bug: nothing more would be delivered, so every waiter gets the error.
-            fatal = Closed(f"the publisher of {self._topic} failed: {error!r}: open another one and report this")
-            fatal.__cause__ = error
-            self.buffer.close(fatal)
-            self._fail_everything(fatal)
+    def _on_task_failed(self, name: str, error: BaseException) -> None:
+        # A bug: nothing more would be delivered, so every waiter gets the error.
+        fatal = Closed(f"the publisher of {self._topic} failed: {error!r}: open another one and report this")
+        fatal.__cause__ = error
+        self.buffer.close(fatal)
+        self._fail_everything(fatal)
 
     def _on_description(self, description: TopicDescription) -> None:
         schema = description.topic.schema
@@ -377,7 +369,7 @@ class Publisher:
             sender = self._senders[segment] = SegmentSender(
                 self._cluster, self._view, self._outbox, segment, self._report
             )
-            self._spawn(self._run_sender(segment, sender), f"segment sender {segment}")
+            self._tasks.spawn(self._run_sender(segment, sender), f"segment sender {segment}")
         return sender
 
     async def _run_sender(self, segment: int, sender: SegmentSender) -> None:
