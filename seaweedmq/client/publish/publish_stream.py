@@ -19,6 +19,7 @@ from seaweedmq.model.messages.publish import (
     PublishRequest,
     PublishSealed,
 )
+from seaweedmq.model.segment import Segment
 from seaweedmq.rpc.messages.frames import pack_frames
 
 MESSAGE_BYTES = 256 * KIB
@@ -32,6 +33,14 @@ and other brokers report that, or that nothing is new, by themselves."""
 
 class FrameSource(Protocol):
     """A source of one segment's frames, and the receiver of its broker's replies."""
+
+    @property
+    def producer(self) -> tuple[int, int]:
+        """The producer's id and epoch."""
+
+    @property
+    def first_sequence(self) -> int:
+        """The lowest sequence that may be sent."""
 
     @property
     def out(self) -> int:
@@ -69,19 +78,17 @@ class PublishStream:
     Args:
         cluster: The cluster.
         address: The broker.
-        opening: Makes the first message.
+        segment: The segment.
+        topic_uid: The uid of its topic.
         source: The frames.
-        what: The segment, for error messages.
     """
 
-    def __init__(
-        self, cluster: Cluster, address: str, opening: Callable[[], PublishOpen], source: FrameSource, what: str
-    ) -> None:
+    def __init__(self, cluster: Cluster, address: str, segment: Segment, topic_uid: int, source: FrameSource) -> None:
         self._cluster = cluster
         self._address = address
-        self._opening = opening
+        self._segment = segment
+        self._topic_uid = topic_uid
         self._source = source
-        self._what = what
         self._message_bytes_max = LARGE_MESSAGE_BYTES
         self._work = asyncio.Event()
         self._talk: BrokerStream[PublishReply] | None = None
@@ -104,7 +111,7 @@ class PublishStream:
         """
         try:
             async with broker_stream(
-                self._cluster, self._address, lambda api: api.publish(self._requests()), self._what
+                self._cluster, self._address, lambda api: api.publish(self._requests()), str(self._segment)
             ) as self._talk:
                 async for reply in self._talk.replies:
                     if isinstance(reply, PublishAck):
@@ -120,10 +127,10 @@ class PublishStream:
                         return reply
         finally:
             self._is_over = True
-        raise Unavailable(f"broker {self._address} ended the stream to {self._what}: retry")
+        raise Unavailable(f"broker {self._address} ended the stream to {self._segment}: retry")
 
     async def _requests(self) -> AsyncIterator[PublishRequest]:
-        yield self._opening()
+        yield publish_open(self._segment, self._topic_uid, self._source.producer, self._source.first_sequence)
         try:
             while not self._is_over:
                 frames = await self._source.take()
@@ -144,6 +151,20 @@ class PublishStream:
     def _expect_ack(self, is_expected: bool) -> None:
         if self._talk is not None:
             self._talk.expect(self._cluster.config.stall_timeout_s if is_expected else None)
+
+
+def publish_open(segment: Segment, topic_uid: int, producer: tuple[int, int], first_sequence: int) -> PublishOpen:
+    """Make the first message of a stream."""
+    producer_id, producer_epoch = producer
+    return PublishOpen(
+        topic=segment.topic,
+        segment=segment.id,
+        epoch=segment.epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        first_sequence=first_sequence,
+        topic_uid=topic_uid,
+    )
 
 
 def in_pieces(frame: Frames) -> Iterator[PublishRequest]:

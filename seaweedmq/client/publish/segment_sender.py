@@ -23,7 +23,7 @@ from seaweedmq.errors import (
 )
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.messages.frames import Frames
-from seaweedmq.model.messages.publish import PublishAck, PublishOpen, PublishReady, PublishSealed
+from seaweedmq.model.messages.publish import PublishAck, PublishReady, PublishSealed
 from seaweedmq.model.segment import Segment
 from seaweedmq.runtime.retrying import is_retryable
 
@@ -210,21 +210,9 @@ class SegmentSender:
         Raises:
             SeaweedMQError: If the stream breaks.
         """
-
-        def opening() -> PublishOpen:
-            return PublishOpen(
-                topic=segment.topic,
-                segment=segment.id,
-                epoch=segment.epoch,
-                producer_id=self._outbox.producer_id,
-                producer_epoch=0,
-                first_sequence=self._window.first_sequence,
-                topic_uid=description.topic.uid,
-            )
-
         try:
             address = self._cluster.address_of(description, segment)
-            self._stream = PublishStream(self._cluster, address, opening, self, str(segment))
+            self._stream = PublishStream(self._cluster, address, segment, description.topic.uid, self)
             if segment.is_open and self._lost_s is not None:
                 self._awaits_lost_broker = True
                 self._view.want(self._cluster.answer_timeout_s(address))
@@ -244,6 +232,16 @@ class SegmentSender:
         return sealed
 
     # --- for the stream ---------------------------------------------------------------------------------------------
+
+    @property
+    def producer(self) -> tuple[int, int]:
+        """The producer's id and epoch."""
+        return self._outbox.producer_id, 0
+
+    @property
+    def first_sequence(self) -> int:
+        """The first sequence of the oldest unacknowledged frame."""
+        return self._window.first_sequence
 
     @property
     def out(self) -> int:

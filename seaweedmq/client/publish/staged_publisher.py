@@ -8,20 +8,19 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
-from itertools import count
 
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.publish.staged_rows import StagedFrameReader, StagedRows
 from seaweedmq.client.publish.staged_sender import Offload, Search, StagedSender
-from seaweedmq.client.retry import pauses
+from seaweedmq.client.retry import retrying
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.core.replay import Replay
-from seaweedmq.errors import Corrupt, NotFound, OutOfRange, SeaweedMQError, Unavailable
+from seaweedmq.errors import Corrupt, NotFound, OutOfRange, Unavailable
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.staged import BatchProgress, FinishedSegment, Manifest, SegmentProgress, StagedSegment
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.runtime.retrying import is_retryable
+from seaweedmq.runtime.retrying import deadline
 
 NOTE_S = 5.0
 """Interval at which the progress is recorded while rows are acknowledged."""
@@ -79,7 +78,6 @@ class StagedPublisher:
         self._noted_s = asyncio.get_running_loop().time()
         self._tasks: dict[asyncio.Task[FinishedSegment], int] = {}
         self._view = TopicView(cluster, topic.name, lambda _: None, self._asked_for)
-        self._pause_s = pauses(cluster.config, cluster.env.rng)
 
     async def run(self) -> None:
         """Publish until every row is committed.
@@ -145,31 +143,22 @@ class StagedPublisher:
     async def _known(self, segments: Iterable[int]) -> None:
         """Query segments, which may be so new that not every broker knows them, and pass them to the replay."""
         wanted = set(segments)
-        moved_s = asyncio.get_running_loop().time()
-        for attempt in count(1):
-            try:
-                description = await self._view.description(attempt > 1 or not wanted, wanted)
+        config = self._cluster.config
+        async for attempt in retrying(config, self._cluster.env.rng, deadline(config.delivery_timeout_s)):
+            with attempt:
+                refresh = attempt.retry_state.attempt_number > 1 or not wanted
+                description = await self._view.description(refresh, wanted)
                 if description.topic.uid != self._manifest.topic_uid:
                     raise recreated(self._topic, self._manifest.batch)
                 self._replay.know(place_of(s) for s in description.segments if s.id in wanted)
                 wanted -= {s.id for s in description.segments}
-                if not wanted:
-                    return
-                if min(wanted) < description.topic.next_segment:
+                if wanted and min(wanted) < description.topic.next_segment:
                     raise OutOfRange(
                         f"{self._topic}#{min(wanted)} is pruned: batch {self._manifest.batch} was begun so long ago "
                         "that the segments of its rows are unknown"
                     )
-                error: SeaweedMQError = Unavailable(
-                    f"segments {sorted(wanted)} of {self._topic} are not known yet: retry"
-                )
-            except SeaweedMQError as failure:
-                if not is_retryable(failure):
-                    raise
-                error = failure
-            if asyncio.get_running_loop().time() - moved_s > self._cluster.config.delivery_timeout_s:
-                raise error
-            await asyncio.sleep(self._pause_s(attempt))
+                if wanted:
+                    raise Unavailable(f"segments {sorted(wanted)} of {self._topic} are not known yet: retry")
 
     async def _put_note(self, *, must: bool) -> None:
         """Record the progress: every ``NOTE_S``, or at once with ``must``, before other segments rely on it."""

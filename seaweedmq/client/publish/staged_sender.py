@@ -17,7 +17,7 @@ from typing import Any
 from seaweedmq.client.cluster.broker_stream import broker_stream
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.cluster.topic_view import TopicView
-from seaweedmq.client.publish.publish_stream import PublishStream, retry_pause_s
+from seaweedmq.client.publish.publish_stream import PublishStream, publish_open, retry_pause_s
 from seaweedmq.client.publish.staged_rows import StagedMessage, StagedRows
 from seaweedmq.client.retry import pauses
 from seaweedmq.core.publish.in_flight import InFlight
@@ -32,7 +32,7 @@ from seaweedmq.errors import (
 )
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.messages.frames import Frames
-from seaweedmq.model.messages.publish import PublishAck, PublishOpen, PublishReady, PublishRequest, PublishSealed
+from seaweedmq.model.messages.publish import PublishAck, PublishReady, PublishRequest, PublishSealed
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.staged import FinishedSegment, SegmentProgress
 from seaweedmq.runtime.retrying import is_retryable
@@ -142,13 +142,8 @@ class StagedSender:
         if self._reached.sequence >= self._total:
             return FinishedSegment(self._total, ())
         self._sending = _StreamRows(self._offload)
-        self._stream = PublishStream(
-            self._cluster,
-            self._cluster.address_of(description, segment),
-            lambda: self._opening(segment, self._reached.sequence),
-            self,
-            str(segment),
-        )
+        address = self._cluster.address_of(description, segment)
+        self._stream = PublishStream(self._cluster, address, segment, self._manifest.topic_uid, self)
         try:
             sealed = await self._stream.run()
         except NotFound as error:
@@ -164,7 +159,7 @@ class StagedSender:
         answered = asyncio.Event()
 
         async def question() -> AsyncIterator[PublishRequest]:
-            yield self._opening(segment, QUERY_SEQUENCE)
+            yield publish_open(segment, self._manifest.topic_uid, self.producer, QUERY_SEQUENCE)
             await answered.wait()
 
         # The broker stores the queried sequence while the stream is open, and would expect the rows to begin there.
@@ -179,17 +174,6 @@ class StagedSender:
             found = await self._offload(partial(self._search, segment, self._reached))
             self._reached = SegmentProgress(max(found, self._reached.sequence), self._reached.offset)
         self._is_queried = True
-
-    def _opening(self, segment: Segment, first_sequence: int) -> PublishOpen:
-        return PublishOpen(
-            topic=segment.topic,
-            segment=segment.id,
-            epoch=segment.epoch,
-            producer_id=self._manifest.producer_id,
-            producer_epoch=self._manifest.batch,
-            first_sequence=first_sequence,
-            topic_uid=self._manifest.topic_uid,
-        )
 
     def _sealed(self, sealed: PublishSealed) -> FinishedSegment:
         self._check(sealed.next_sequence)
@@ -225,6 +209,16 @@ class StagedSender:
             )
 
     # --- for the stream ---------------------------------------------------------------------------------------------
+
+    @property
+    def producer(self) -> tuple[int, int]:
+        """The producer's id and epoch."""
+        return self._manifest.producer_id, self._manifest.batch
+
+    @property
+    def first_sequence(self) -> int:
+        """The first sequence that is not acknowledged."""
+        return self._reached.sequence
 
     @property
     def out(self) -> int:
