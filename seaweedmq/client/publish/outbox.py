@@ -178,12 +178,13 @@ class Outbox:
         return [*self._windows[segment].refused(error)]
 
     def lost(self, segment: int, error: SeaweedMQError) -> None:
-        """Handle a segment's lost stream, or a failed attempt to open one."""
-        self._windows[segment].lost(error)
+        """Handle a lost stream, or a failed attempt to open one. A window that was handed over has no frames."""
+        if segment in self._windows:
+            self._windows[segment].lost(error)
 
     def give_up(self, segment: int, error: SeaweedMQError) -> list[Action]:
-        """Fail all frames of a segment: no stream can be opened."""
-        return [*self._windows[segment].give_up(error)]
+        """Fail all frames of a segment: no stream can be opened. A window that was handed over has no frames."""
+        return [*self._windows[segment].give_up(error)] if segment in self._windows else []
 
     def sealed(self, segment: int, sealed: PublishSealed, successors: Iterable[Segment]) -> list[Action]:
         """Handle the seal of a segment: frames that it does not hold go to its successors.
