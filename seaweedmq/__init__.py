@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
     from seaweedmq import aio, errors
     from seaweedmq.client.blocking.admin import Admin
-    from seaweedmq.client.blocking.client import Client, GroupSubscriber, Publisher, Subscriber
+    from seaweedmq.client.blocking.client import Client
+    from seaweedmq.client.blocking.publisher import Publisher
+    from seaweedmq.client.blocking.subscriber import GroupSubscriber, Subscriber
     from seaweedmq.client.config import ClientConfig
     from seaweedmq.client.publish.receipts import OffsetRange, Receipt, TableReceipt
     from seaweedmq.client.subscribe.messages import Message
@@ -48,9 +50,9 @@ __all__ = [
 _HOME = {
     "Admin": "seaweedmq.client.blocking.admin",
     "Client": "seaweedmq.client.blocking.client",
-    "GroupSubscriber": "seaweedmq.client.blocking.client",
-    "Publisher": "seaweedmq.client.blocking.client",
-    "Subscriber": "seaweedmq.client.blocking.client",
+    "GroupSubscriber": "seaweedmq.client.blocking.subscriber",
+    "Publisher": "seaweedmq.client.blocking.publisher",
+    "Subscriber": "seaweedmq.client.blocking.subscriber",
     "ClientConfig": "seaweedmq.client.config",
     "Message": "seaweedmq.client.subscribe.messages",
     "OffsetRange": "seaweedmq.client.publish.receipts",

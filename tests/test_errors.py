@@ -1,6 +1,6 @@
 """Tests of errors that are kept and raised repeatedly."""
 
-from seaweedmq.client.publish.buffer import NoRoom
+from seaweedmq.client.publish.send_room import NoRoom
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, Unavailable, fresh
 from tests.support.tracebacks import depth
 

@@ -10,7 +10,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar, overload
 
-from seaweedmq.client.admin.admin import Admin, topic_name
+from seaweedmq.client.admin.admin import Admin
+from seaweedmq.client.admin.arguments import topic_name
 from seaweedmq.client.closing import Closing
 from seaweedmq.client.cluster.cluster import Cluster, parse_bootstrap
 from seaweedmq.client.config import ClientConfig

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.client.publish.segment_sender import in_pieces
+from seaweedmq.client.publish.publish_stream import in_pieces
 from seaweedmq.codec.frame import HEADER_BYTES
 from seaweedmq.errors import (
     Closed,

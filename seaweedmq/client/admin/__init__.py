@@ -1,4 +1,4 @@
-"""Administration of topics, groups and the cluster (``admin``), and group lag in seconds (``lag``).
+"""Administration of the cluster (``admin``) with its topics, segments and groups, and group lag in seconds (``lag``).
 
 Imports ``cluster``.
 """

@@ -1,8 +1,10 @@
-"""Blocking methods derived from coroutine methods: one signature and one docstring for both APIs."""
+"""Blocking classes and methods, derived from those of the asyncio API: one signature and one docstring for both."""
 
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from seaweedmq.client.blocking.background import Background
 
@@ -10,6 +12,23 @@ C = TypeVar("C")
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class BlockingContext(ABC):
+    """A context manager that closes at the end of the block."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close."""
+        ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 def blocking(method: Callable[Concatenate[C, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:

@@ -40,7 +40,7 @@ class TopicView:
             ask: Returns the ids of the segments that every query includes besides the open ones.
         """
         self._cluster = cluster
-        self._name = name
+        self.name = name
         self._on_change = on_change
         self._ask = ask
         self._description: TopicDescription | None = None
@@ -99,7 +99,7 @@ class TopicView:
     def refresh_periodically(self, pause_s: float) -> None:
         """Query the topic every ``pause_s`` seconds until closed or deleted; ``on_change`` gets the changes."""
         if self._looking is None:
-            self._looking = asyncio.create_task(self._look_again(pause_s), name=f"refresh of {self._name}")
+            self._looking = asyncio.create_task(self._look_again(pause_s), name=f"refresh of {self.name}")
 
     async def _look_again(self, pause_s: float) -> None:
         while True:
@@ -121,7 +121,7 @@ class TopicView:
         assert self._description is not None, "as above"
         topic = self._description.topic
         ids = tuple(sorted(self._ask()))
-        return AwaitedTopic(name=self._name, topic_uid=topic.uid, above=self._description.revision, ids=ids)
+        return AwaitedTopic(name=self.name, topic_uid=topic.uid, above=self._description.revision, ids=ids)
 
     async def whole(self) -> TopicDescription:
         """Query the topic with all its segments.
@@ -133,12 +133,12 @@ class TopicView:
 
     async def _look(self, which: SegmentSelection) -> TopicDescription:
         uid = self._description.topic.uid if self._description is not None else 0
-        told = await self._cluster.describe(self._name, which, self._cluster.config.rpc_timeout_s, uid)
+        told = await self._cluster.describe(self.name, which, self._cluster.config.rpc_timeout_s, uid)
         if self.know(told) or self._description is None:
             return told
         unknown = set(which.ids) - self._ids
         if unknown:
-            raise Unavailable(f"segment {min(unknown)} of {self._name} is not known yet to the queried broker: retry")
+            raise Unavailable(f"segment {min(unknown)} of {self.name} is not known yet to the queried broker: retry")
         return self._description
 
     def know(self, told: TopicDescription) -> bool:
@@ -151,7 +151,7 @@ class TopicView:
         """
         known, topic = self._description, told.topic
         if known is not None and known.topic.uid != topic.uid:
-            raise topic_recreated(self._name)
+            raise topic_recreated(self.name)
         if known is not None and (topic.next_segment < known.topic.next_segment or 0 < told.revision < known.revision):
             return False
         self._description = told

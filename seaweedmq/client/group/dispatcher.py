@@ -356,24 +356,15 @@ class Dispatcher:
 
     def assign(self, assignment: GroupAssignment) -> Instructions[FetchedRows, Message]:
         """Take in an assignment of the coordinator."""
-        with self._lock:
-            instructions = self._holdings.assign(assignment)
-        self._notify_all()
-        return instructions
+        return self._changed(lambda: self._holdings.assign(assignment))
 
     def answered(self, committed: GroupCommitted) -> Instructions[FetchedRows, Message]:
         """Take in the coordinator's reply to a commit."""
-        with self._lock:
-            instructions = self._holdings.answered(committed)
-        self._notify_all()
-        return instructions
+        return self._changed(lambda: self._holdings.answered(committed))
 
     def end(self) -> Instructions[FetchedRows, Message]:
         """End the membership: deliver nothing, and commit nothing."""
-        with self._lock:
-            instructions = self._holdings.end()
-        self._notify_all()
-        return instructions
+        return self._changed(self._holdings.end)
 
     def commit_and_release(
         self, is_time: bool, begun_at: Callable[[int], int | None]
@@ -394,9 +385,12 @@ class Dispatcher:
             self.news.set()
         return instructions
 
-    def _notify_all(self) -> None:
+    def _changed(self, change: Callable[[], Instructions[FetchedRows, Message]]) -> Instructions[FetchedRows, Message]:
+        with self._lock:
+            instructions = change()
         self.news.set()
         self.attention.set()
+        return instructions
 
 
 def _rows_of(run: NewRows[FetchedRows, Message]) -> FetchedRows:

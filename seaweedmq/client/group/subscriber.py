@@ -2,45 +2,27 @@
 
 import asyncio
 import contextlib
-import logging
-import os
-import socket
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.group.assignment_lease import AssignmentLease
-from seaweedmq.client.group.completion import wait_finished
 from seaweedmq.client.group.dead_letter import DeadLetter, DeadLetters, default_topic, letter_of
-from seaweedmq.client.group.dispatcher import Dispatcher
 from seaweedmq.client.group.handler_runner import Handler, HandlerRunner
-from seaweedmq.client.group.member_stream import MemberStream
-from seaweedmq.client.group.membership import GroupMembership
+from seaweedmq.client.group.member_reader import MemberReader
 from seaweedmq.client.group.options import GroupOptions
-from seaweedmq.client.group.origin import AssignedSegment
-from seaweedmq.client.retry import retrying
-from seaweedmq.client.subscribe.messages import Message, check_columns, delay_s, rows_of
+from seaweedmq.client.subscribe.messages import Message, delay_s, rows_of
 from seaweedmq.client.subscribe.options import ReadOptions
-from seaweedmq.client.subscribe.reader import SegmentReader
-from seaweedmq.client.subscribe.topic_reader import TopicReader
-from seaweedmq.core.member.record_dispatch import Bounds, DeadRecord
+from seaweedmq.core.member.record_dispatch import DeadRecord
 from seaweedmq.core.member.redelivery import NEVER
-from seaweedmq.errors import Closed, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable, fresh
-from seaweedmq.model.messages.groups import GroupOpen
-from seaweedmq.model.messages.subscribe import EARLIEST, Start, StartKind
-from seaweedmq.model.segment import Segment
+from seaweedmq.errors import InvalidArgument, fresh
 from seaweedmq.model.topic import TopicName
-from seaweedmq.runtime.retrying import deadline
-
-log = logging.getLogger(__name__)
 
 
-class GroupSubscriber(TopicReader):
+class GroupSubscriber(MemberReader):
     """A subscriber to one topic as a member of a group. One task takes from it at a time; any thread acknowledges.
 
     Every record is delivered at least once. Records that are not acknowledged when a member ends, or loses a segment,
@@ -70,82 +52,12 @@ class GroupSubscriber(TopicReader):
         options: ReadOptions,
         member: GroupOptions,
     ) -> None:
-        super().__init__(cluster, topic, config, on_close, options)
-        rng = cluster.env.rng
-        self.group = member.group
-        self.member = f"m-{rng.getrandbits(64):016x}" if member.member is None else member.member
-        self._incarnation = rng.getrandbits(63)
-        self._loop = asyncio.get_running_loop()
-        self._assignment_lease = AssignmentLease(cluster.env.boot_s)
-        bounds = Bounds(
-            limit=options.limit,
-            deliveries_max=member.max_deliveries,
-            unacked_max=member.max_unacked,
-            unacked_bytes_max=config.group_unacked_bytes_max,
-        )
-        self._dispatcher = Dispatcher(
-            f"group {member.group}",
-            bounds,
-            self._assignment_lease,
-            self._loop.time,
-            self._give_up,
-            auto_ack=member.auto_ack,
-            columns=options.columns,
-        )
-        self._news = self._dispatcher.news
-        self._membership = GroupMembership(self, self._dispatcher, config, f"group {member.group} of {topic}")
+        super().__init__(cluster, topic, config, on_close, options, member, self._give_up)
         self._dead_letters: DeadLetters | None = None
         if member.max_deliveries is not None:
             name = member.dead_letter or default_topic(topic, member.group)
             self._dead_letters = DeadLetters(cluster, config, name, partial(self.description, False))
-        self._helpers: set[asyncio.Task[None]] = set()
         self._handling: HandlerRunner | None = None
-        self._error: SeaweedMQError | None = None
-
-    async def open(self) -> None:
-        """Join the group, and return after the first assignment.
-
-        Raises:
-            NotFound: If the topic does not exist.
-            InvalidArgument: If an option is invalid, or a column is unknown.
-            Unavailable: If no coordinator answers within ``admin_timeout_s``.
-            ResourceExhausted: If ``groups_max``, ``group_members_max`` or the leader's memory for groups is reached.
-        """
-        try:
-            description = await (self._view.whole() if self._stop_at_latest else self.description(True))
-            check_columns(self._columns, self.schema, self.has_partitions)
-            if self._stop_at_latest:
-                segments = description.by_id()
-                ends = await self._stop_offsets(segments, ())
-                self._stops = {number: end for number, end in ends.items() if end > segments[number].start_offset}
-            opening = self._opening(description.topic.uid)
-            commits = self._dispatcher.commits
-            stream = MemberStream(self._cluster, opening, self._membership, commits, self._assignment_lease)
-            await self._membership.join(stream, self._config.admin_timeout_s)
-        except TimeoutError:
-            await self.close()
-            raise Unavailable(
-                f"could not join group {self.group} of {self._topic} within {self._config.admin_timeout_s:g} s: "
-                "the cluster has no leader: retry"
-            ) from None
-        except BaseException:
-            await self.close()
-            raise
-        self._help(self._membership.keep(), "commit loop")
-        if self._stops is not None:
-            self._help(self._watch_stop(self._stops), "watch of the stop offsets")
-
-    def _opening(self, topic_uid: int) -> GroupOpen:
-        return GroupOpen(
-            group=self.group,
-            topic=self._topic,
-            member=self.member,
-            incarnation=self._incarnation,
-            start=self._start,
-            client=f"{socket.gethostname()} {os.getpid()}",
-            held={},
-            topic_uid=topic_uid,
-        )
 
     # --- public methods --------------------------------------------------------------------------------------------
 
@@ -312,91 +224,7 @@ class GroupSubscriber(TopicReader):
             async with asyncio.timeout_at(until if until < NEVER else None):
                 await self._news.wait()
 
-    def _pull_rows(self) -> None:
-        while self._dispatcher.wants_rows():
-            pulled = self._pull()
-            if pulled is None:
-                return
-            reader, arrived = pulled
-            assigned = self._dispatcher.assigned(reader.segment.id)
-            if assigned is None or self._readers.get(assigned.segment) is not reader:
-                raise AssertionError(f"rows of {reader.segment} arrived, which is not assigned")
-            if arrived is not None:
-                self._dispatcher.receive(assigned, arrived)
-                self._membership.on_rows()
-            elif reader.error is None:
-                self._drop_reader(assigned.segment)
-                self._dispatcher.end_at(assigned, reader.end_offset)
-            else:
-                self._on_reader_error(assigned, reader, reader.error)
-
-    # --- reading segments -------------------------------------------------------------------------------------------
-
-    def start_reading(self, assigned: AssignedSegment) -> None:
-        """Begin to read a segment."""
-        self._help(self._read(assigned, assigned.start), f"opening of segment {assigned.segment}")
-
-    def stop_reading(self, assigned: AssignedSegment) -> None:
-        """Stop reading a segment."""
-        begin = self.begun_at(assigned.segment)
-        if begin is not None:  # The group's first offset is committed even if no record arrived.
-            self._dispatcher.begin_at(assigned, begin)
-        self._drop_reader(assigned.segment)
-
-    def begun_at(self, segment: int) -> int | None:
-        """Return the offset at which reading of a segment began; None if unknown, or if it is not read."""
-        reader = self._readers.get(segment)
-        return None if reader is None else reader.begin_offset
-
-    async def _read(self, assigned: AssignedSegment, start: Start) -> None:
-        segment = await self._segment(assigned.segment)
-        if segment is None or assigned.is_revoked or self._ended:
-            return  # The coordinator notices a pruned segment by itself.
-        stop = None
-        if self._stops is not None:
-            stop = self._stops.get(segment.id)
-            if stop is None:
-                return
-        if start.kind is StartKind.OFFSET and start.value <= segment.start_offset:
-            start = EARLIEST
-        self._start_reader(segment, start, stop)
-
-    async def _segment(self, number: int) -> Segment | None:
-        """Return a segment, waiting for a broker that knows it; None if it was pruned."""
-        async for attempt in retrying(self._config, self._cluster.env.rng, deadline(self._config.read_retry_timeout_s)):
-            with attempt:
-                description = await self.description(attempt.retry_state.attempt_number > 1, (number,))
-                found = description.segment(number)
-                if found is None and description.topic.next_segment <= number:
-                    raise Unavailable(f"segment {number} of {self._topic} is not known yet: retry")
-                return found
-        raise AssertionError("retrying ended without a result")
-
-    def _on_reader_error(self, assigned: AssignedSegment, reader: SegmentReader, error: SeaweedMQError) -> None:
-        if not isinstance(error, OutOfRange):
-            self.on_arrived(reader)
-            raise fresh(error)
-        log.warning("records removed: group %s continues from the earliest: %s", self.group, error)
-        self.stop_reading(assigned)
-        self._help(self._read(assigned, EARLIEST), f"opening of segment {assigned.segment}")
-
-    # --- the end ---------------------------------------------------------------------------------------------------
-
-    def fail(self, error: SeaweedMQError) -> None:
-        """End the subscription with an error, which iteration raises."""
-        if self._error is None:
-            self._error = error
-            self._membership.end()
-        self._news.set()
-
-    async def _watch_stop(self, stops: Mapping[int, int]) -> None:
-        """End iteration when the group has reached the stops."""
-
-        def is_done_here() -> bool:
-            return self._dispatcher.is_finished(stops)
-
-        await wait_finished(self._cluster, self.group, self._topic, self.description, stops, is_done_here)
-        self._end()
+    # --- dead letters, and the end ---------------------------------------------------------------------------------
 
     def _give_up(self, given_up: DeadRecord[Message]) -> None:
         letter = letter_of(given_up, self.group)
@@ -404,27 +232,13 @@ class GroupSubscriber(TopicReader):
 
     def _send_letter_soon(self, message: Message, letter: DeadLetter) -> None:
         if not self._closed:
-            self._help(self._send_letter(message, letter), "dead letter")
+            self._helpers.spawn(self._send_letter(message, letter), "dead letter")
 
     async def _send_letter(self, message: Message, letter: DeadLetter) -> None:
         if self._dead_letters is None:
             raise AssertionError("dead letters require max_deliveries")
         await self._dead_letters.keep(letter)
         self._dispatcher.dead_letter_stored(message)
-
-    def _help(self, coroutine: Coroutine[Any, Any, None], what: str) -> None:
-        task = asyncio.create_task(coroutine, name=f"{what} in {self.group}")
-        self._helpers.add(task)
-        task.add_done_callback(partial(self._on_helper_done, what))
-
-    def _on_helper_done(self, what: str, task: "asyncio.Task[None]") -> None:
-        self._helpers.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            if not isinstance(error, SeaweedMQError):
-                broken = Closed(f"the {what} in group {self.group} failed: {error!r}: report this")
-                broken.__cause__ = error
-                error = broken
-            self.fail(error)
 
     async def _close(self) -> None:
         # The steps run in reverse order, each even if earlier ones fail or the end of the event loop cancels them.
@@ -434,7 +248,7 @@ class GroupSubscriber(TopicReader):
                 steps.push_async_callback(self._dead_letters.close)
             steps.callback(self._dispatcher.mute)
             steps.push_async_callback(self._membership.leave, self._config.rpc_timeout_s)
-            steps.push_async_callback(self._stop_helpers)
+            steps.push_async_callback(self._helpers.stop)
             steps.push_async_callback(self._stop_readers)
             steps.callback(self._dispatcher.close)
             steps.callback(self._note_closed)
@@ -443,9 +257,3 @@ class GroupSubscriber(TopicReader):
 
     def _note_closed(self) -> None:
         self._closed = True
-
-    async def _stop_helpers(self) -> None:
-        helpers = list(self._helpers)
-        for task in helpers:
-            task.cancel()
-        await asyncio.gather(*helpers, return_exceptions=True)

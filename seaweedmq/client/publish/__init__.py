@@ -1,9 +1,11 @@
 """Publishing of records and tables.
 
-``publisher`` is the public class; ``arguments`` checks its input. ``buffer`` collects records in a ``batch``, or takes
-a table from ``tables``. ``outbox`` routes them (``routing``) as ``rows``, and encodes them (``framing``) into an
-``outgoing_frame``, which stays in the ``send_window`` of a segment until it is acknowledged. ``segment_sender`` is the
-stream to a broker. ``promise``, ``futures`` and ``receipts`` carry outcomes, ``unreported_errors`` the failures that no
-call has reported yet. ``staged_publisher`` publishes the ``staged_rows`` of a batch that is in files. Imports
-``cluster``.
+``publisher`` is the public class. ``buffer`` collects records in a batch, or takes a table, while ``send_room`` has
+room. ``outbox`` routes them as rows, encodes them with ``batches``, and owns the send window of each segment, where a
+frame stays until it is acknowledged (``core.publish``). ``segment_sender`` sends the frames of a window over a
+``publish_stream`` to a broker. ``promise``, ``futures`` and ``receipts`` carry outcomes, ``unsettled_work`` is what
+flushes wait for, and ``unreported_errors`` has the failures that no call has reported yet.
+
+``staged_publisher`` publishes a batch that is in files: a ``staged_sender`` for each segment sends its ``staged_rows``
+over the same ``publish_stream``. Imports ``cluster``.
 """

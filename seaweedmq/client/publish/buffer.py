@@ -16,8 +16,8 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from threading import get_ident
-from typing import Protocol, TypeAlias
 
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.batches.arguments import HeaderPairs, Headers, as_bytes, as_headers
@@ -26,18 +26,17 @@ from seaweedmq.client.publish.batches.framing import FRAME_BYTES_MAX
 from seaweedmq.client.publish.batches.tables import TableJob
 from seaweedmq.client.publish.futures import RecordFuture
 from seaweedmq.client.publish.promise import BatchPromise
+from seaweedmq.client.publish.send_room import SendRoom
+from seaweedmq.client.publish.unreported_errors import UnreportedErrors
+from seaweedmq.client.publish.unsettled_work import UnsettledWork, Work
 from seaweedmq.client.start import Timestamp, to_us
 from seaweedmq.codec.frame import HEADER_BYTES
-from seaweedmq.errors import DeadlineExceeded, InvalidArgument, SeaweedMQError, fresh
+from seaweedmq.errors import InvalidArgument, SeaweedMQError, fresh
 
 RECORD_OVERHEAD_BYTES = 32
 """Size added to the bytes of every record, so that a million empty ones also count."""
 FRAME_OVERHEAD_BYTES = HEADER_BYTES + 1024
 """Upper bound of the size of a frame with one record, without the record's bytes."""
-BACKLOG_MAX = 2
-"""Limit of batches and tables that are passed to the loop and not yet encoded."""
-
-Work: TypeAlias = Batch | TableJob
 
 _NO_THREAD_YET, _MANY = -1, -2
 """Values in place of a thread's identity, which is positive."""
@@ -45,36 +44,12 @@ _new_sent = RecordFuture.__new__
 _NO_BATCH = Batch(-1, 0, 0.0, lambda _: None)
 
 
-class NoRoom(DeadlineExceeded):
-    """A full buffer, met by code in the client's thread, such as a future's callback, which must not wait."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__("the send buffer is full, and a callback must not wait: send from another thread")
-        self.size_bytes = size
-        """The bytes that need room."""
-
-
-class BufferOwner(Protocol):
-    """The publisher, as its buffer sees it."""
-
-    def on_open(self) -> None:
-        """Handle the first record of a batch; work may also be waiting. Called in the loop."""
-
-    def on_work(self) -> None:
-        """Handle waiting work. Called in the loop."""
-
-    def on_settled(self, work: Work) -> None:
-        """Handle the complete outcome of work."""
-
-    def on_refused(self, promise: BatchPromise) -> None:
-        """Handle the failure of one record that is too long. Called in the sender's thread."""
-
-
 class RecordBuffer:
     """The open batch and the waiting work of one publisher.
 
     Args:
-        owner: The publisher.
+        unsettled: The work that the loop has taken.
+        failures: The failures to be reported by flushes.
         post: Schedules a function in the loop, from any thread.
         clock: Returns the loop's time in seconds.
         wall_us: Returns microseconds since 1970.
@@ -84,19 +59,20 @@ class RecordBuffer:
     def __init__(
         self,
         *,
-        owner: BufferOwner,
+        unsettled: UnsettledWork,
+        failures: UnreportedErrors,
         post: Callable[[Callable[[], None]], object],
         clock: Callable[[], float],
         wall_us: Callable[[], int],
         config: ClientConfig,
     ) -> None:
-        self._owner = owner
+        self._unsettled = unsettled
+        self._failures = failures
         self._post = post
         self._clock = clock
         self._wall_us = wall_us
-        self._bytes_max = config.buffer_bytes_max
+        self._linger_s = config.linger_s
         self._delivery_timeout_s = config.delivery_timeout_s
-        self.batch_bytes = min(config.batch_bytes, config.buffer_bytes_max)
         self.frame_bytes_max = FRAME_BYTES_MAX
         self._loop_thread = get_ident()
         self._thread = _NO_THREAD_YET
@@ -104,15 +80,14 @@ class RecordBuffer:
         self._is_sending = False
         """Whether that thread is inside ``send`` without the lock, or was interrupted there."""
         self._lock = threading.Lock()
-        self._room = threading.Condition(self._lock)
-        self._threads_waiting = 0
-        self._tasks_waiting: list[asyncio.Future[None]] = []
+        bytes_max = config.buffer_bytes_max
+        self.room = SendRoom(self._lock, bytes_max, min(config.batch_bytes, bytes_max))
+        """The room for further records."""
         self._batch = _NO_BATCH
-        self._reserved_bytes = 0
-        self.used_bytes = 0
-        """The bytes taken in and not settled; the open batch counts with its limit."""
         self.work: deque[Work] = deque()
-        self._backlog = 0
+        """The work that the loop has not taken yet."""
+        self.work_added = asyncio.Event()
+        """An event of the loop that is set when there is work."""
         self.cut_at_s = -math.inf
         """Loop time at which the last batch was passed to the loop."""
         self.refusal: SeaweedMQError | None = None
@@ -140,7 +115,8 @@ class RecordBuffer:
         Raises:
             InvalidArgument: If an argument has the wrong type.
             DeadlineExceeded: If the buffer is full for ``timeout`` seconds.
-            NoRoom: If the buffer is full and this is the loop's thread. A task awaits :meth:`room` and retries.
+            NoRoom: If the buffer is full and this is the loop's thread. A task awaits ``room.available`` and
+                retries.
             Closed: If the publisher was closed.
         """
         if type(value) is not bytes:
@@ -219,7 +195,7 @@ class RecordBuffer:
                 opened = self._next_batch(size)
                 if opened is not None:
                     return _put(opened, value, key, headers, time_us, size)
-            self.wait(size, timeout)
+            self.room.wait(size, timeout)
 
     def _register_thread(self, thread: int) -> None:
         """Register a sending thread: the first one, or a further one, after which all threads take the lock.
@@ -231,7 +207,7 @@ class RecordBuffer:
         elif self._thread != _MANY:
             self._thread = _MANY
             if self._cut():
-                self._post(self._owner.on_work)
+                self._post(self.work_added.set)
 
     def add_table(self, job: TableJob) -> bool:
         """Queue a table after the records sent before it. Return False if there is no room now.
@@ -244,13 +220,14 @@ class RecordBuffer:
         with self._lock:
             if self._closed is not None:
                 raise fresh(self._closed)
-            if not self._has_room(job.size_bytes):
+            if not self.room.has(job.size_bytes):
                 return False
             self._cut()
+            job.promise.on_settled = partial(self._settled, job)
             job.promise.deadline_s = self._clock() + self._delivery_timeout_s
-            self.used_bytes += job.size_bytes
-            self._hand_over(job)
-        self._post(self._owner.on_work)
+            self.room.add(job.size_bytes)
+            self.work.append(job)
+        self._post(self.work_added.set)
         return True
 
     def cut(self, batch: Batch | None = None) -> None:
@@ -258,7 +235,7 @@ class RecordBuffer:
         with self._lock:
             has_work = (batch is None or batch is self._batch) and self._cut()
         if has_work:
-            self._owner.on_work()
+            self.work_added.set()
 
     def waiting_work(self) -> list[Work]:
         """Return the work that the loop has not taken yet."""
@@ -275,75 +252,28 @@ class RecordBuffer:
         """Number of records in the open batch."""
         return len(self._batch.values)
 
-    def encoded(self) -> None:
-        """Note that a batch or table was encoded."""
-        with self._lock:
-            self._backlog -= 1
-        self._wake()
-
-    def release(self, size: int) -> None:
-        """Release the bytes of settled work."""
-        with self._lock:
-            self.used_bytes -= size
-        self._wake()
+    def _settled(self, work: Work) -> None:
+        """Release work that has its outcome, and record its failure. Called in the loop."""
+        self.room.release(work.size_bytes)
+        work.forget()
+        self._failures.add(work.promise)
+        self._unsettled.settle(work)
 
     def close(self, error: SeaweedMQError) -> None:
         """Raise ``error`` for every later ``send``; records sent before stay."""
         with self._lock:
             self._closed = error
+            self.room.is_closed = True
         self.cut()
-        self._wake()
+        self.room.wake()
 
     def after_fork(self, error: SeaweedMQError) -> None:
         """Reset in a child process: every call raises ``error``, and the parent's locks are replaced."""
         self._lock = threading.Lock()
-        self._room = threading.Condition(self._lock)
+        self.room = SendRoom(self._lock, 0, 0)
+        self.room.is_closed = True
         self._batch = _NO_BATCH
         self._closed = error
-
-    def wait(self, size: int, timeout_s: float | None) -> None:
-        """Block until a record or table of ``size`` bytes may fit.
-
-        Raises:
-            DeadlineExceeded: If it does not fit within ``timeout_s``. Nothing was sent.
-            NoRoom: If this is the loop's thread, which would wait for itself.
-        """
-        if get_ident() == self._loop_thread:
-            raise NoRoom(size)
-        with self._room:
-            self._threads_waiting += 1
-            try:
-                if not self._room.wait_for(lambda: self._may_send(size), timeout_s):
-                    raise DeadlineExceeded(
-                        f"no room to send within {timeout_s:g} s: {self.used_bytes} of {self._bytes_max} bytes are "
-                        "not acknowledged: slow down, or raise buffer_bytes_max"
-                    )
-            finally:
-                self._threads_waiting -= 1
-
-    async def room(self, size: int) -> None:
-        """Wait like :meth:`wait`, in a task of the loop; limit it with ``asyncio.timeout``."""
-        while not self._may_send(size):
-            waiting = asyncio.get_running_loop().create_future()
-            self._tasks_waiting.append(waiting)
-            await waiting
-
-    def _may_send(self, size: int) -> bool:
-        return self._closed is not None or self._has_room(size)
-
-    def _has_room(self, size: int) -> bool:
-        free = self.used_bytes + max(self.batch_bytes, size) - self._reserved_bytes <= self._bytes_max
-        return self._backlog < BACKLOG_MAX and (free or self.used_bytes == self._reserved_bytes)
-
-    def _wake(self) -> None:
-        if self._threads_waiting:
-            with self._room:
-                self._room.notify_all()
-        if self._tasks_waiting:
-            waiting, self._tasks_waiting = self._tasks_waiting, []
-            for future in waiting:
-                if not future.done():
-                    future.set_result(None)
 
     def _next_batch(self, size: int) -> Batch | None:
         if self._closed is not None:
@@ -351,18 +281,30 @@ class RecordBuffer:
         if self.refusal is not None:
             raise fresh(self.refusal)
         has_work = self._cut()
-        if not self._has_room(size):
+        if not self.room.has(size):
             if has_work:
-                self._post(self._owner.on_work)
+                self._post(self.work_added.set)
             return None
-        limit = max(self.batch_bytes, size)
+        limit = max(self.room.batch_bytes, size)
         deadline_s = self._clock() + self._delivery_timeout_s
-        batch = Batch(limit, self._wall_us(), deadline_s, self._owner.on_settled, self._loop_thread)
-        self._reserved_bytes = limit
-        self.used_bytes += limit
+        batch = Batch(limit, self._wall_us(), deadline_s, self._settled, self._loop_thread)
+        self.room.reserve(limit)
         self._batch = batch
-        self._post(self._owner.on_open)
+        self._post(self._linger)
         return batch
+
+    def _linger(self) -> None:
+        """Pass the open batch to the loop now, or ``linger_s`` after the previous one. Called in the loop."""
+        if self.work:
+            self.work_added.set()
+        batch = self.open_batch
+        if batch is None:
+            return
+        due_s = self.cut_at_s + self._linger_s
+        if due_s > self._clock():
+            asyncio.get_running_loop().call_at(due_s, self.cut, batch)
+        else:
+            self.cut(batch)
 
     def _cut(self) -> bool:
         """Pass the open batch to the loop's queue. Return whether there was one, so that the loop must be notified."""
@@ -371,15 +313,10 @@ class RecordBuffer:
             return False
         self._batch = _NO_BATCH
         batch.cut()
-        self.used_bytes += batch.size_bytes - self._reserved_bytes
-        self._reserved_bytes = 0
+        self.room.fill(batch.size_bytes)
         self.cut_at_s = self._clock()
-        self._hand_over(batch)
+        self.work.append(batch)
         return True
-
-    def _hand_over(self, work: Work) -> None:
-        self._backlog += 1
-        self.work.append(work)
 
     def _refused(self, size: int) -> RecordFuture:
         limit = self.frame_bytes_max - FRAME_OVERHEAD_BYTES
@@ -390,7 +327,7 @@ class RecordBuffer:
         promise = BatchPromise(0.0, lambda: None)
         promise.begin(1)
         promise.failed(range(1), error)
-        self._owner.on_refused(promise)
+        self._failures.add(promise)
         return RecordFuture(promise, 0)
 
 

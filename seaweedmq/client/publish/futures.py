@@ -8,8 +8,9 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from seaweedmq.client.publish.promise import NO_THREAD, BatchPromise, Positions
+from seaweedmq.client.publish.promise import NO_THREAD, BatchPromise
 from seaweedmq.client.publish.receipts import OffsetRange, Receipt, TableReceipt
+from seaweedmq.core.publish.outgoing_frame import Positions
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, fresh
 
 

@@ -1,6 +1,7 @@
 """The unacknowledged rows of one publisher: routes to the open segments, and a send window for each. Pure.
 
-Events go to a window, or to the outbox if they change the routes. They result in actions, which the publisher executes.
+The outbox owns the windows: every event of a segment's stream goes to it. Events result in actions, which the publisher
+executes.
 Nothing here awaits, so no record of a key can slip in between the end of a segment and the first frame to its
 successors: the order of the calls is the order of the records.
 """
@@ -11,15 +12,16 @@ from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from seaweedmq.client.publish.batches.framing import FRAME_BYTES_MAX, by_segment, frames_of, rows_of_frame
+from seaweedmq.client.publish.batches.framing import FRAME_BYTES_MAX, by_segment, frames_of, renumbered, rows_of_frame
 from seaweedmq.client.publish.batches.rows import Rows
-from seaweedmq.client.publish.outgoing_frame import FrameAcked, FrameFailed, FrameOutcome, FrameRerouted, OutgoingFrame
-from seaweedmq.client.publish.routing import Routes, Trail
-from seaweedmq.client.publish.send_window import SendWindow
 from seaweedmq.codec.frame import SCHEMA_VERSION_SHIFT
+from seaweedmq.core.publish.outgoing_frame import FrameAcked, FrameFailed, FrameOutcome, FrameRerouted, OutgoingFrame
+from seaweedmq.core.publish.routing import Routes, Trail
+from seaweedmq.core.publish.send_window import SendWindow
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, Unavailable
 from seaweedmq.model.config import MIB
-from seaweedmq.model.messages.publish import PublishReady, PublishSealed
+from seaweedmq.model.messages.frames import Frames
+from seaweedmq.model.messages.publish import FrameAck, PublishReady, PublishSealed
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
@@ -90,7 +92,10 @@ class Outbox:
         return self._windows.keys()
 
     def window(self, segment: int) -> SendWindow:
-        """Return the window of a segment. Requires that rows were routed there, and that it was not handed over."""
+        """Return the window of a segment, for queries: its events go to the outbox.
+
+        Requires that rows were routed there, and that it was not handed over.
+        """
         return self._windows[segment]
 
     def follow(self, segments: Iterable[int]) -> set[int]:
@@ -160,6 +165,27 @@ class Outbox:
         self._frame_bytes_max = min(self._frame_bytes_max, ready.frame_bytes_max)
         return [self._limits(), *self._actions_of(left)]
 
+    def take(self, segment: int, message_bytes: int) -> list[Frames]:
+        """Take the frames of a segment's next message, as :meth:`SendWindow.take`."""
+        return self._windows[segment].take(message_bytes)
+
+    def acked(self, segment: int, ack: FrameAck) -> list[Action]:
+        """Handle the acknowledgement of a segment's first frame. Raises as :meth:`SendWindow.acked`."""
+        return [self._windows[segment].acked(ack)]
+
+    def refused(self, segment: int, error: SeaweedMQError) -> list[Action]:
+        """Handle the rejection of one of a segment's frames in flight."""
+        return [*self._windows[segment].refused(error)]
+
+    def lost(self, segment: int, error: SeaweedMQError) -> None:
+        """Handle a lost stream, or a failed attempt to open one. A window that was handed over has no frames."""
+        if segment in self._windows:
+            self._windows[segment].lost(error)
+
+    def give_up(self, segment: int, error: SeaweedMQError) -> list[Action]:
+        """Fail all frames of a segment: no stream can be opened. A window that was handed over has no frames."""
+        return [*self._windows[segment].give_up(error)] if segment in self._windows else []
+
     def sealed(self, segment: int, sealed: PublishSealed, successors: Iterable[Segment]) -> list[Action]:
         """Handle the seal of a segment: frames that it does not hold go to its successors.
 
@@ -207,7 +233,7 @@ class Outbox:
         for segment, part in by_segment(rows, routes, keyless_slot):
             window = self._windows.get(segment)
             if window is None:
-                window = self._windows[segment] = SendWindow(self._successors[segment])
+                window = self._windows[segment] = SendWindow(self._successors[segment], renumbered)
             for frame in frames_of(
                 part,
                 segment_slots=window.segment.slots,

@@ -8,31 +8,14 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from seaweedmq.client.publish.receipts import Receipt
+from seaweedmq.core.publish.outgoing_frame import Positions
 from seaweedmq.errors import SeaweedMQError, fresh
-
-Positions = range | npt.NDArray[np.int64]
-"""Positions of rows in the batch or table they were sent with, in the order of the frame that carries them."""
-
-
-class Promise(Protocol):
-    """A receiver of the outcomes of one batch or table. Called in the loop's thread, once per row."""
-
-    @property
-    def deadline_s(self) -> float:
-        """The loop time by which every row must have an outcome."""
-
-    def acked(self, positions: Positions, segment: int, base_offset: int | None) -> None:
-        """Settle rows as acknowledged, at consecutive offsets from ``base_offset`` if it is known."""
-
-    def failed(self, positions: Positions, error: SeaweedMQError) -> None:
-        """Settle rows as not stored, or possibly not."""
-
 
 NO_THREAD = 0
 """A value in place of a thread's identity, which is positive."""

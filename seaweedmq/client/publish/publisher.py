@@ -1,30 +1,32 @@
 """The publisher: sends records and tables of one topic, over one stream per open segment."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from threading import get_ident
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 
+from seaweedmq.client.background_tasks import BackgroundTasks
 from seaweedmq.client.closing import Closing
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.batches.arguments import Headers
 from seaweedmq.client.publish.batches.tables import TableJob, as_table, fit, is_plain, schema_to_adopt
-from seaweedmq.client.publish.buffer import NoRoom, RecordBuffer, Work
+from seaweedmq.client.publish.buffer import RecordBuffer
 from seaweedmq.client.publish.futures import RecordFuture, TableFuture
 from seaweedmq.client.publish.outbox import Action, Deliver, Outbox, Reopen, SendLimits
-from seaweedmq.client.publish.outgoing_frame import FrameAcked, FrameFailed
-from seaweedmq.client.publish.promise import BatchPromise
 from seaweedmq.client.publish.segment_sender import SegmentSender
+from seaweedmq.client.publish.send_room import NoRoom
 from seaweedmq.client.publish.unreported_errors import UnreportedErrors
+from seaweedmq.client.publish.unsettled_work import UnsettledWork, Work
 from seaweedmq.client.start import Timestamp
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
+from seaweedmq.core.publish.outgoing_frame import FrameAcked, FrameFailed
 from seaweedmq.errors import Closed, DeadlineExceeded, SeaweedMQError, Unavailable
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.messages.calls import AdoptSchema
@@ -64,17 +66,20 @@ class Publisher:
         )
         self._view = TopicView(cluster, topic, self._on_description, lambda: self._outbox.segments)
         self._senders: dict[int, SegmentSender] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._work = asyncio.Event()
+        self._tasks = BackgroundTasks(f"of {topic}", self._on_task_failed)
         self._progress = asyncio.Event()
-        self._unsettled: dict[Work, None] = {}
-        self._flushes: list[tuple[set[Work], asyncio.Future[None]]] = []
+        self._unsettled = UnsettledWork()
         self._failures = UnreportedErrors()
         self._closing = Closing()
         self._deadline: asyncio.TimerHandle | None = None
         """The timer of the next deadline; set while work is unsettled, and sometimes for a while after."""
         self.buffer = RecordBuffer(
-            owner=self, post=post, clock=self._loop.time, wall_us=cluster.env.wall_us, config=config
+            unsettled=self._unsettled,
+            failures=self._failures,
+            post=post,
+            clock=self._loop.time,
+            wall_us=cluster.env.wall_us,
+            config=config,
         )
 
     @property
@@ -106,7 +111,7 @@ class Publisher:
         """
         description = await self._view.description(True)
         self._report(self._outbox.begin(description.topic.ring, description.segments))
-        self._spawn(self._pump(), "publisher pump")
+        self._tasks.spawn(self._pump(), "publisher pump")
         if description.topic.partitions is not None:
             self._view.refresh_periodically(self._config.metadata_max_age_s)
 
@@ -138,7 +143,7 @@ class Publisher:
             try:
                 return self.buffer.send(value, key=key, headers=headers, timestamp=timestamp)
             except NoRoom as full:
-                await self.buffer.room(full.size_bytes)
+                await self.buffer.room.available(full.size_bytes)
 
     async def send_table(
         self, table: pa.Table | pa.RecordBatch, key: str | None = None, timestamp: str | None = None
@@ -160,7 +165,7 @@ class Publisher:
         """
         job = await self.prepare(table, key, timestamp)
         while not self.buffer.add_table(job):
-            await self.buffer.room(job.size_bytes)
+            await self.buffer.room.available(job.size_bytes)
         return job.promise
 
     async def flush(self, timeout: float | None = None) -> None:
@@ -188,19 +193,14 @@ class Publisher:
         self.buffer.cut()
         pending: set[Work] = {*self._unsettled, *self.buffer.waiting_work()}
         if pending:
-            done: asyncio.Future[None] = self._loop.create_future()
-            entry = (pending, done)
-            self._flushes.append(entry)
             try:
                 async with asyncio.timeout(timeout_s):
-                    await done
+                    await self._unsettled.wait(pending)
             except TimeoutError:
                 raise DeadlineExceeded(
                     f"flush of {self._topic}: {len(pending)} batches are not acknowledged after {timeout_s:g} s: "
                     f"they are still being sent{self._outbox.last_errors()}"
                 ) from None
-            finally:
-                self._flushes.remove(entry)
 
     async def close(self, timeout: float | None = None) -> None:
         """Deliver all records, then stop. Idempotent.
@@ -242,9 +242,7 @@ class Publisher:
             if error is not None:
                 raise error
         finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*list(self._tasks), return_exceptions=True)
+            await self._tasks.stop()
             if self._deadline is not None:
                 self._deadline.cancel()
             self._view.close()
@@ -271,59 +269,16 @@ class Publisher:
             self._view.know(description)
         batches, flags = fit(table, self._outbox.schema, key, timestamp)
         promise = TableFuture(sum(b.num_rows for b in batches), get_ident())
-        job = TableJob(batches, flags, sum(b.nbytes for b in batches), self._cluster.env.wall_us(), promise)
-        promise.on_settled = lambda: self.on_settled(job)
-        return job
-
-    # --- for the buffer --------------------------------------------------------------------------------------------
-
-    def on_open(self) -> None:
-        """Pass the open batch to the loop now, or ``linger_s`` after the previous one."""
-        if self.buffer.work:
-            self.on_work()
-        batch = self.buffer.open_batch
-        if batch is None:
-            return
-        due_s = self.buffer.cut_at_s + self._config.linger_s
-        if due_s > self._loop.time():
-            self._loop.call_at(due_s, self.buffer.cut, batch)
-        else:
-            self.buffer.cut(batch)
-
-    def on_work(self) -> None:
-        """Wake the pump."""
-        self._work.set()
-
-    def on_settled(self, work: Work) -> None:
-        """Release work that has its outcome, record its failure, and end flushes."""
-        self._unsettled.pop(work, None)
-        self.buffer.release(work.size_bytes)
-        work.forget()
-        self._failures.add(work.promise)
-        for pending, done in self._flushes:
-            pending.discard(work)
-            if not pending and not done.done():
-                done.set_result(None)
-
-    def on_refused(self, promise: BatchPromise) -> None:
-        """Record the failure of a record that is too long."""
-        self._failures.add(promise)
+        return TableJob(batches, flags, sum(b.nbytes for b in batches), self._cluster.env.wall_us(), promise)
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(coroutine, name=f"{name} of {self._topic}")
-        self._tasks.add(task)
-        task.add_done_callback(self._on_task_done)
-
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            # A bug: nothing more would be delivered, so every waiter gets the error.
-            fatal = Closed(f"the publisher of {self._topic} failed: {error!r}: open another one and report this")
-            fatal.__cause__ = error
-            self.buffer.close(fatal)
-            self._fail_everything(fatal)
+    def _on_task_failed(self, name: str, error: BaseException) -> None:
+        # A bug: nothing more would be delivered, so every waiter gets the error.
+        fatal = Closed(f"the publisher of {self._topic} failed: {error!r}: open another one and report this")
+        fatal.__cause__ = error
+        self.buffer.close(fatal)
+        self._fail_everything(fatal)
 
     def _on_description(self, description: TopicDescription) -> None:
         schema = description.topic.schema
@@ -337,13 +292,13 @@ class Publisher:
     async def _pump(self) -> None:
         while True:
             while not self.buffer.work:
-                self._work.clear()
-                await self._work.wait()
+                self.buffer.work_added.clear()
+                await self.buffer.work_added.wait()
             work = self.buffer.work.popleft()
-            self._unsettled[work] = None
+            self._unsettled.add(work)
             self._watch(work.promise.deadline_s)
             await self._encode(work)
-            self.buffer.encoded()
+            self.buffer.room.encoded()
 
     async def _encode(self, work: Work) -> None:
         """Turn work into frames, as room permits."""
@@ -405,17 +360,16 @@ class Publisher:
                     self._senders[action.segment].reopen()
                 case SendLimits():
                     self.buffer.frame_bytes_max = action.frame_bytes_max
-                    self.buffer.batch_bytes = action.batch_bytes
+                    self.buffer.room.batch_bytes = action.batch_bytes
         self._progress.set()
 
     def _sender(self, segment: int) -> SegmentSender:
         sender = self._senders.get(segment)
         if sender is None:
-            window = self._outbox.window(segment)
             sender = self._senders[segment] = SegmentSender(
-                self._cluster, self._view, self._outbox, window, self._report
+                self._cluster, self._view, self._outbox, segment, self._report
             )
-            self._spawn(self._run_sender(segment, sender), f"segment sender {segment}")
+            self._tasks.spawn(self._run_sender(segment, sender), f"segment sender {segment}")
         return sender
 
     async def _run_sender(self, segment: int, sender: SegmentSender) -> None:

@@ -5,18 +5,15 @@ A session is one stream. Unacknowledged frames of a session stay in the window, 
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
-from seaweedmq.client.cluster.broker_stream import BrokerStream, broker_stream
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.publish.outbox import Action, Outbox
-from seaweedmq.client.publish.send_window import SendWindow
+from seaweedmq.client.publish.publish_stream import UPDATE_SILENCE_S, PublishStream, retry_pause_s
 from seaweedmq.client.retry import pauses
-from seaweedmq.codec.frame import HEADER_BYTES, split_payload
 from seaweedmq.errors import (
-    ConnectionRefused,
     DeadlineExceeded,
     InvalidArgument,
     NotFound,
@@ -24,31 +21,13 @@ from seaweedmq.errors import (
     StaleMetadata,
     Unavailable,
 )
-from seaweedmq.model.config import KIB
 from seaweedmq.model.description import TopicDescription
-from seaweedmq.model.messages.frames import LARGE_MESSAGE_BYTES, SENT_PIECE_BYTES, FrameHead, Frames
-from seaweedmq.model.messages.publish import (
-    PublishAck,
-    PublishFrames,
-    PublishOpen,
-    PublishReady,
-    PublishReply,
-    PublishRequest,
-    PublishSealed,
-)
+from seaweedmq.model.messages.frames import Frames
+from seaweedmq.model.messages.publish import PublishAck, PublishReady, PublishSealed
 from seaweedmq.model.segment import Segment
-from seaweedmq.rpc.messages.frames import pack_frames
 from seaweedmq.runtime.retrying import is_retryable
 
 T = TypeVar("T")
-
-MESSAGE_BYTES = 256 * KIB
-"""Limit up to which small frames are joined: one message costs more than a copy of this size."""
-
-
-UPDATE_SILENCE_S = 1.5
-"""Time without an update after which brokers are queried about a segment whose broker is lost. Its segments end soon,
-and other brokers report that, or that nothing is new, by themselves."""
 
 
 class SegmentSender:
@@ -58,7 +37,7 @@ class SegmentSender:
         cluster: The cluster.
         view: The topic.
         outbox: The owner of the window.
-        window: The window.
+        segment: The segment's id.
         report: Called with the actions of every change of the window.
     """
 
@@ -67,20 +46,20 @@ class SegmentSender:
         cluster: Cluster,
         view: TopicView,
         outbox: Outbox,
-        window: SendWindow,
+        segment: int,
         report: Callable[[Iterable[Action]], None],
     ) -> None:
         self._cluster = cluster
         self._view = view
         self._outbox = outbox
-        self._window = window
+        self._window = outbox.window(segment)
+        """The window, for queries."""
         self._report = report
-        self._segment = window.segment.id
+        self._segment = segment
         self._pause_s = pauses(cluster.config, cluster.env.rng)
         self._work = asyncio.Event()
-        self._send = asyncio.Event()
-        self._talk: BrokerStream[PublishReply] | None = None
-        self._message_bytes_max = LARGE_MESSAGE_BYTES
+        self._stream: PublishStream | None = None
+        self._message_bytes = 0
         self._refresh = False
         """Whether the next attempt begins with a query of the topic."""
         self._lost_s: float | None = None
@@ -92,12 +71,13 @@ class SegmentSender:
     def wake(self) -> None:
         """Send what the window has."""
         self._work.set()
-        self._send.set()
+        if self._stream is not None:
+            self._stream.wake()
 
     def reopen(self) -> None:
         """End the current stream, if any, without blaming the broker."""
-        if self._talk is not None:
-            self._talk.end(StaleMetadata("records were overdue: the stream is reopened"))
+        if self._stream is not None:
+            self._stream.end(StaleMetadata("records were overdue: the stream is reopened"))
 
     def told(self) -> None:
         """Handle an update of the topic.
@@ -105,8 +85,8 @@ class SegmentSender:
         A frozen broker accepts connections and never answers. Its segments move once its lease ends, and other brokers
         report that.
         """
-        if self._awaits_lost_broker and self._talk is not None and not self._view.is_open(self._segment):
-            self._talk.end(StaleMetadata(f"{self._window.segment} has ended while its broker did not answer"))
+        if self._awaits_lost_broker and self._stream is not None and not self._view.is_open(self._segment):
+            self._stream.end(StaleMetadata(f"{self._window.segment} has ended while its broker did not answer"))
 
     async def run(self) -> None:
         """Send until the window is handed over. Cancel to stop."""
@@ -119,9 +99,9 @@ class SegmentSender:
                     return
             except SeaweedMQError as error:
                 if is_retryable(error):
-                    self._window.lost(error)
+                    self._outbox.lost(self._segment, error)
                 else:
-                    self._report(self._window.give_up(error))
+                    self._report(self._outbox.give_up(self._segment, error))
 
     async def _repeat(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Repeat ``attempt`` until it succeeds, fails permanently, or the window is empty.
@@ -135,15 +115,14 @@ class SegmentSender:
             except SeaweedMQError as error:
                 if not is_retryable(error) or not len(self._window):
                     raise
-                # Connection refused: the process has ended, and its segments move to other brokers.
-                pause_s = UPDATE_SILENCE_S if isinstance(error, ConnectionRefused) else self._pause_s(failures)
+                pause_s = retry_pause_s(error, failures, self._pause_s)
             if await self._view.ends(self._segment, pause_s):
                 self._refresh = False
         raise AssertionError("counting ended")
 
     def _lost(self, error: SeaweedMQError) -> None:
         """Handle a failed attempt. A broker that answered knows more than the view, which is then refreshed."""
-        self._window.lost(error)
+        self._outbox.lost(self._segment, error)
         self._refresh = self._lost_s is None
 
     def _looks(self) -> bool:
@@ -178,14 +157,14 @@ class SegmentSender:
         try:
             sealed = self._window.sealed_unasked(segment)
             if sealed is None:
-                sealed = await self._stream(segment, description)
+                sealed = await self._publish(segment, description)
             successors = await self._successors(sealed.successors)
             self._report(self._outbox.sealed(self._segment, sealed, successors))
         except InvalidArgument as error:
             if not self._window.out:
-                self._window.lost(error)
+                self._outbox.lost(self._segment, error)
                 raise
-            self._report(self._window.refused(error))
+            self._report(self._outbox.refused(self._segment, error))
             return False
         except NotFound as error:
             self._lost(error)
@@ -225,39 +204,19 @@ class SegmentSender:
 
         return await self._repeat(look)
 
-    async def _stream(self, segment: Segment, description: TopicDescription) -> PublishSealed:
+    async def _publish(self, segment: Segment, description: TopicDescription) -> PublishSealed:
         """Send frames and handle replies until the segment is sealed.
 
         Raises:
             SeaweedMQError: If the stream breaks.
         """
-        send = self._send = asyncio.Event()
-        stall_timeout_s = self._cluster.config.stall_timeout_s
         try:
             address = self._cluster.address_of(description, segment)
-            async with broker_stream(
-                self._cluster,
-                address,
-                lambda api: api.publish(self._requests(segment, description.topic.uid, send)),
-                str(segment),
-            ) as self._talk:
-                if segment.is_open and self._lost_s is not None:
-                    self._awaits_lost_broker = True
-                    self._view.want(self._cluster.answer_timeout_s(address))
-                async for reply in self._talk.replies:
-                    if isinstance(reply, PublishAck):
-                        self._acked(reply)
-                        self._talk.expect(stall_timeout_s if self._window.out else None)
-                    elif isinstance(reply, PublishReady):
-                        self._talk.expect(None)
-                        self._awaits_lost_broker = False
-                        self._lost_s = None
-                        self._message_bytes_max = reply.message_bytes_max
-                        self._report(self._outbox.opened(self._segment, reply))
-                        self._send.set()
-                    else:
-                        self._lost_s = None
-                        return reply
+            self._stream = PublishStream(self._cluster, address, segment, description.topic.uid, self)
+            if segment.is_open and self._lost_s is not None:
+                self._awaits_lost_broker = True
+                self._view.want(self._cluster.answer_timeout_s(address))
+            sealed = await self._stream.run()
         except SeaweedMQError as error:
             if not isinstance(error, (Unavailable, DeadlineExceeded)):
                 self._lost_s = None
@@ -265,46 +224,49 @@ class SegmentSender:
                 self._lost_s = asyncio.get_running_loop().time()
             raise
         finally:
-            self._talk = None
+            self._stream = None
             self._awaits_lost_broker = False
-        raise Unavailable(f"broker {address} ended the stream to {segment}: retry")
+        if sealed is None:
+            raise AssertionError("only a sealed segment ends the stream of a window")
+        self._lost_s = None
+        return sealed
 
-    def _acked(self, reply: PublishAck) -> None:
-        for ack in reply.frames:
-            self._report((self._window.acked(ack),))
+    # --- for the stream ---------------------------------------------------------------------------------------------
+
+    @property
+    def producer(self) -> tuple[int, int]:
+        """The producer's id and epoch."""
+        return self._outbox.producer_id, 0
+
+    @property
+    def first_sequence(self) -> int:
+        """The first sequence of the oldest unacknowledged frame."""
+        return self._window.first_sequence
+
+    @property
+    def out(self) -> int:
+        """The number of frames in flight."""
+        return self._window.out
+
+    def opened(self, ready: PublishReady, message_bytes: int) -> None:
+        """Handle an open stream."""
+        self._message_bytes = message_bytes
+        self._awaits_lost_broker = False
+        self._lost_s = None
+        self._report(self._outbox.opened(self._segment, ready))
+
+    async def take(self) -> list[Frames]:
+        """Take the frames of the next message; frames in flight make room for more in the outbox."""
+        frames = self._outbox.take(self._segment, self._message_bytes)
+        if frames:
+            self._report(())
+        return frames
+
+    async def acked(self, ack: PublishAck) -> bool:
+        """Handle acknowledgements. Return False: a window waits for more frames."""
+        for frame in ack.frames:
+            self._report(self._outbox.acked(self._segment, frame))
         self._progress = True
-        if self._window.waiting_bytes:
-            self._send.set()
-
-    async def _requests(self, segment: Segment, topic_uid: int, send: asyncio.Event) -> AsyncIterator[PublishRequest]:
-        yield PublishOpen(
-            topic=segment.topic,
-            segment=segment.id,
-            epoch=segment.epoch,
-            producer_id=self._outbox.producer_id,
-            producer_epoch=0,
-            first_sequence=self._window.first_sequence,
-            topic_uid=topic_uid,
-        )
-        while send is self._send:
-            idle = not self._window.out
-            frames = self._window.take(min(MESSAGE_BYTES, self._message_bytes_max))
-            if not frames:
-                send.clear()
-                await send.wait()
-                continue
-            if idle and self._talk is not None:
-                self._talk.expect(self._cluster.config.stall_timeout_s)
-            self._report(())  # Frames in flight make room for more.
-            if len(frames) == 1 and len(frames[0]) > self._message_bytes_max:
-                for request in in_pieces(frames[0]):
-                    yield request
-            else:
-                yield PublishFrames(frames[0] if len(frames) == 1 else pack_frames(frames))
-
-
-def in_pieces(frame: Frames) -> Iterator[PublishRequest]:
-    """Yield the messages of a frame that is too large for one."""
-    yield FrameHead(bytes(frame[:HEADER_BYTES]))
-    for piece in split_payload(memoryview(frame)[HEADER_BYTES:], SENT_PIECE_BYTES):
-        yield PublishFrames(piece)
+        if self._window.waiting_bytes and self._stream is not None:
+            self._stream.wake()
+        return False

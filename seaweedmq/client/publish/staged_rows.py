@@ -4,7 +4,7 @@ A frame whose slots all belong to the segment is sent unchanged, except for thre
 only where the segments differ from those at the time of staging.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -18,9 +18,13 @@ from seaweedmq.codec.arrays import array_of
 from seaweedmq.codec.frame import FLAG_KEY, FLAG_TIMESTAMP, Frame, encode_header
 from seaweedmq.codec.payload.batch import decode_frame, encode_frame
 from seaweedmq.codec.slots import histogram_of
+from seaweedmq.core.publish.in_flight import SentFrame
 from seaweedmq.core.replay import Replay
+from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.messages.frames import Frames
+from seaweedmq.model.messages.publish import PublishReady
 from seaweedmq.model.ring import KeyRange
+from seaweedmq.model.staged import Manifest
 from seaweedmq.rpc.messages.frames import pack_frames
 from seaweedmq.storage.staging import StagedFrame
 
@@ -51,20 +55,28 @@ class RowSelection(NamedTuple):
         return self.frame.header.record_count if self.rows is None else len(self.rows)
 
 
+class StagedMessage(NamedTuple):
+    """Frames that are sent together."""
+
+    parts: Sequence[Frames]
+    sent: Sequence[SentFrame]
+    """The same frames, as they are in flight."""
+
+
 class StagedRows:
     """The rows of each segment, as a replay assigns them. One thread at a time may use it.
 
     Args:
         staged: The frames.
+        manifest: The batch.
         replay: The assignment.
-        ring: The topic's ring when the batch was staged.
         schema: The topic's schema; None for a plain topic.
     """
 
-    def __init__(self, staged: StagedFrameReader, replay: Replay, ring: KeyRange, schema: pa.Schema | None) -> None:
+    def __init__(self, staged: StagedFrameReader, manifest: Manifest, replay: Replay, schema: pa.Schema | None) -> None:
         self._staged = staged
+        self.manifest = manifest
         self._replay = replay
-        self._ring = ring
         self._schema = schema
         self._decoded: tuple[StagedFrame, pa.RecordBatch, Slots] | None = None
         """The last decoded frame, with its slots: several selections of it may follow."""
@@ -92,11 +104,63 @@ class StagedRows:
             else:
                 yield piece
 
-    def encode(
-        self, piece: RowSelection, slots: KeyRange, producer_id: int, producer_epoch: int, first_sequence: int
-    ) -> Frames:
+    def messages(self, segment: int, ready: PublishReady, message_bytes: int) -> Iterator[StagedMessage]:
+        """Yield the messages of a stream, which begins with the segment's next sequence.
+
+        Rows that the segment already has may not be committed yet; the acknowledgement of a later frame shows that they
+        are. Without a later frame the last one is sent again.
+
+        Args:
+            segment: The segment's id.
+            ready: The broker's limits.
+            message_bytes: The limit of several frames together.
+
+        Raises:
+            InvalidArgument: If a frame exceeds the broker's limit.
+        """
+        slots = self._replay.place(segment).slots
+        parts: list[Frames] = []
+        sent: list[SentFrame] = []
+        size = 0
+        for piece, at in self.rest(segment, ready.next_sequence):
+            data = self._encoded(piece, slots, at)
+            if len(data) > ready.frame_bytes_max:
+                raise InvalidArgument(
+                    f"a frame of {len(data)} bytes with rows of batch {self.manifest.batch} exceeds the "
+                    f"limit of {ready.frame_bytes_max} bytes: raise frame_bytes_max on every broker, then start again"
+                )
+            if parts and size + len(data) > message_bytes:
+                yield StagedMessage(parts, sent)
+                parts, sent, size = [], [], 0
+            parts.append(data)
+            sent.append(SentFrame(at, piece.record_count, len(data)))
+            size += len(data)
+            if len(sent) >= ready.in_flight_frames_max:
+                yield StagedMessage(parts, sent)
+                parts, sent, size = [], [], 0
+        if parts:
+            yield StagedMessage(parts, sent)
+
+    def rest(self, segment: int, first_sequence: int) -> Iterator[tuple[RowSelection, int]]:
+        """Yield a segment's rows from a sequence on, each selection with its first sequence; at least the last one."""
+        at, last = 0, None
+        for piece in self.of(segment):
+            if at + piece.record_count <= first_sequence:
+                last = piece, at
+                at += piece.record_count
+                continue
+            behind = first_sequence - at
+            for part in self.beyond(iter((piece,)), behind) if behind > 0 else (piece,):
+                at = max(at, first_sequence)
+                yield part, at
+                at += part.record_count
+        if first_sequence >= at and last is not None:
+            yield last
+
+    def _encoded(self, piece: RowSelection, slots: KeyRange, first_sequence: int) -> Frames:
         """Encode a selection as a frame for a segment with the range ``slots``."""
         header = piece.frame.header
+        producer_id, producer_epoch = self.manifest.producer_id, self.manifest.batch
         if piece.rows is None:
             header = header._replace(
                 producer_id=producer_id, producer_epoch=producer_epoch, first_sequence=first_sequence
@@ -142,6 +206,6 @@ class StagedRows:
             slots = np.full(header.record_count, header.slot_min, np.uint16)
             if header.slot_min != header.slot_max and header.flags & FLAG_KEY:
                 # Rows without a key stay together, in the first slot: the slot drawn for them was not recorded.
-                slots = key_slots(batch.column("_key"), header.slot_min, self._ring)
+                slots = key_slots(batch.column("_key"), header.slot_min, self.manifest.ring)
             self._decoded = frame, batch, slots
         return self._decoded[1], self._decoded[2]

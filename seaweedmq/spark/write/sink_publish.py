@@ -8,10 +8,8 @@ from pathlib import Path
 from xxhash import xxh3_64_intdigest
 
 from seaweedmq.client.cluster.cluster import Cluster
-from seaweedmq.client.publish.staged_publisher import Search, StagedPublisher, one_thread, place_of, recreated
-from seaweedmq.client.publish.staged_rows import StagedRows
-from seaweedmq.codec.topic_schema import schema_from_bytes
-from seaweedmq.core.replay import Replay
+from seaweedmq.client.publish.staged_publisher import StagedPublisher, one_thread, place_of, recreated
+from seaweedmq.client.publish.staged_sender import Search
 from seaweedmq.errors import InvalidArgument, OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.model.description import OPEN
 from seaweedmq.model.producer import NATIVE_PRODUCER_BIT
@@ -168,16 +166,10 @@ async def _publish(
     cluster: Cluster, topic: Topic, manifest: Manifest, batch: StagedBatch, search: Search | None
 ) -> None:
     progress = batch.progress()
-    replay = Replay(manifest.roots)
-    replay.know(progress.places)
-    replay.restore(progress.finished)
-    schema = None if topic.schema is None else schema_from_bytes(topic.schema)
     frames = StagedFrames(batch.folder, manifest.files)
     try:
-        pieces = StagedRows(frames, replay, manifest.ring, schema)
         async with one_thread() as offload:
-            parts = cluster, topic.name, manifest, replay, pieces, progress
-            await StagedPublisher(*parts, note=batch.note, search=search, offload=offload).run()
+            await StagedPublisher(cluster, topic, manifest, progress, frames, batch.note, search, offload).run()
     finally:
         frames.close()
 

@@ -8,9 +8,8 @@ import pyarrow as pa
 from seaweedmq.client.publish.batches.framing import by_segment, frames_of
 from seaweedmq.client.publish.batches.rows import Rows
 from seaweedmq.client.publish.outbox import SEGMENTS_PER_BATCH_MAX
-from seaweedmq.client.publish.outgoing_frame import OutgoingFrame
-from seaweedmq.client.publish.promise import Positions
-from seaweedmq.client.publish.routing import Routes
+from seaweedmq.core.publish.outgoing_frame import OutgoingFrame, Positions
+from seaweedmq.core.publish.routing import Routes
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.config import MIB
 from seaweedmq.model.producer import NATIVE_PRODUCER_BIT

@@ -9,9 +9,10 @@ import pytest
 
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.batches.batch import Batch
-from seaweedmq.client.publish.buffer import RecordBuffer, Work
+from seaweedmq.client.publish.buffer import RecordBuffer
 from seaweedmq.client.publish.futures import RecordFuture
-from seaweedmq.client.publish.promise import BatchPromise
+from seaweedmq.client.publish.unreported_errors import UnreportedErrors
+from seaweedmq.client.publish.unsettled_work import UnsettledWork
 
 Found = list[tuple[bytes | None, bytes]]
 
@@ -21,7 +22,8 @@ class Loop:
 
     def __init__(self) -> None:
         self.buffer = RecordBuffer(
-            owner=self,
+            unsettled=UnsettledWork(),
+            failures=UnreportedErrors(),
             post=lambda _: None,
             clock=lambda: 0.0,
             wall_us=lambda: 1,
@@ -29,15 +31,6 @@ class Loop:
         )
         self.records: Found = []
         self._encoded: list[tuple[Batch, int]] = []
-
-    def on_open(self) -> None: ...
-
-    def on_work(self) -> None: ...
-
-    def on_refused(self, promise: BatchPromise) -> None: ...
-
-    def on_settled(self, work: Work) -> None:
-        self.buffer.release(work.size_bytes)
 
     def encode(self) -> None:
         """Encode all queued batches."""
@@ -49,7 +42,7 @@ class Loop:
             columns = {name: rows.columns.column(name).to_pylist() for name in rows.columns.schema.names}
             values = columns["_value"]
             self.records += zip(columns.get("_key", [None] * len(values)), values, strict=True)
-            self.buffer.encoded()
+            self.buffer.room.encoded()
 
     def cut(self) -> None:
         self.buffer.cut()
@@ -82,7 +75,7 @@ def check(loop: Loop, sent: list[tuple[bytes | None, bytes, RecordFuture]]) -> N
     assert sorted(loop.records, key=repr) == sorted([(key, value) for key, value, _ in sent], key=repr)
     for key, value, future in sent:
         assert loop.records[future.result(0).offset or 0] == (key, value)
-    assert loop.buffer.used_bytes == 0
+    assert loop.buffer.room.used_bytes == 0
 
 
 @pytest.fixture

@@ -10,11 +10,10 @@ import pytest
 from seaweedmq.client.publish.batches.framing import FRAME_BYTES_MAX
 from seaweedmq.client.publish.batches.rows import Rows
 from seaweedmq.client.publish.outbox import AHEAD_BYTES, Action, Deliver, Outbox, Reopen, SendLimits
-from seaweedmq.client.publish.outgoing_frame import FrameAcked, FrameFailed
-from seaweedmq.client.publish.promise import Positions
 from seaweedmq.codec.frame import FLAG_KEY, decode_header, split_frames
 from seaweedmq.codec.murmur2 import partition_of
 from seaweedmq.codec.payload.batch import decode_frame
+from seaweedmq.core.publish.outgoing_frame import FrameAcked, FrameFailed, Positions
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.messages.publish import FrameAck, PublishReady, PublishSealed
 from seaweedmq.model.ring import RING_SLOTS_MAX, WHOLE_RING, KeyRange
@@ -69,7 +68,7 @@ class Story:
     def take(self, segment: int) -> list[list[int]]:
         """Take the frames that may be sent now, as lists of values."""
         frames = []
-        for data in self.box.window(segment).take(1 << 30):
+        for data in self.box.take(segment, 1 << 30):
             (frame,) = split_frames(data)
             frames.append([int(value) for value in decode_frame(frame, None).column("_value").to_pylist()])
         return frames
@@ -193,7 +192,7 @@ def test_a_record_that_fits_no_frame_fails_and_takes_no_sequence() -> None:
     story.open(0, frame_bytes_max=100_000)
     assert told(story.send(1, value=b" " * 200_000)) == ["failed [1]: InvalidArgument", "deliver 0"]
     story.send(1)
-    frames = story.box.window(0).take(1 << 30)
+    frames = story.box.take(0, 1 << 30)
     assert [decode_header(data).first_sequence for data in frames] == [0, 1]
 
 
@@ -223,7 +222,7 @@ def test_a_forgotten_segment_gives_what_was_never_out_to_the_open_ones() -> None
     story.open(0)
     story.take(0)
     story.send(2)
-    story.box.window(0).lost(Unavailable("gone"))
+    story.box.lost(0, Unavailable("gone"))
     assert story.box.last_errors() == "; last: gone"
     assert told(story.box.forgotten(0, [segment(5)]))[1:] == ["failed [0, 1]: OutOfRange", "deliver 5"]
     story.open(5)
@@ -252,13 +251,13 @@ def test_rows_wait_while_a_stream_is_behind_or_too_much_is_not_acknowledged() ->
     assert not story.box.is_crowded, "no stream is open: who knows how fast it will be"
     story.open(0)
     assert story.box.is_crowded
-    story.box.window(0).take(1 << 30)
+    story.box.take(0, 1 << 30)
     assert not story.box.is_crowded
     story.send(1, value=b" " * (8 << 20))
-    story.box.window(0).take(1 << 30)
+    story.box.take(0, 1 << 30)
     assert story.box.is_crowded
-    story.box.window(0).acked(FrameAck(0, 1, 0))
-    story.box.window(0).acked(FrameAck(1, 1, 1))
+    story.box.acked(0, FrameAck(0, 1, 0))
+    story.box.acked(0, FrameAck(1, 1, 1))
     assert not story.box.is_crowded
 
 

@@ -13,9 +13,9 @@ from seaweedmq.client.client import Client
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.publish import outbox
 from seaweedmq.client.publish.futures import RecordFuture
+from seaweedmq.client.publish.publish_stream import UPDATE_SILENCE_S
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.publish.receipts import Receipt
-from seaweedmq.client.publish.segment_sender import UPDATE_SILENCE_S
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, NotFound, OutOfRange, Unavailable
@@ -346,7 +346,7 @@ async def test_memory_is_bounded_while_nothing_is_acknowledged(cluster: FakeClus
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(send_on(), 0.2)
         assert 80 <= count <= 100
-        assert publisher.buffer.used_bytes <= 100_000
+        assert publisher.buffer.room.used_bytes <= 100_000
         cluster.release_acks()
         await publisher.send(bytes(1_000))
     assert len(kept(cluster)) == count + 1

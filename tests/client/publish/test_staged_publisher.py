@@ -18,12 +18,13 @@ import pytest
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.publish.batches.framing import by_segment, frames_of
 from seaweedmq.client.publish.batches.rows import Rows
-from seaweedmq.client.publish.outgoing_frame import OutgoingFrame
-from seaweedmq.client.publish.routing import Routes
-from seaweedmq.client.publish.staged_publisher import Search, StagedPublisher, place_of
+from seaweedmq.client.publish.staged_publisher import StagedPublisher, place_of
 from seaweedmq.client.publish.staged_rows import RowSelection, StagedRows
+from seaweedmq.client.publish.staged_sender import Search, StagedSender
 from seaweedmq.codec.frame import HEADER_BYTES, decode_header
 from seaweedmq.codec.staged import manifest_from_bytes, manifest_to_bytes, progress_from_bytes, progress_to_bytes
+from seaweedmq.core.publish.outgoing_frame import OutgoingFrame
+from seaweedmq.core.publish.routing import Routes
 from seaweedmq.core.replay import Replay
 from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.errors import (
@@ -37,7 +38,7 @@ from seaweedmq.errors import (
 from seaweedmq.model.producer import NATIVE_PRODUCER_BIT
 from seaweedmq.model.ring import WHOLE_RING, KeyRange, even_ranges, slot_of
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.staged import BatchProgress, Manifest, SegmentProgress, StagedFile
+from seaweedmq.model.staged import BatchProgress, FinishedSegment, Manifest, SegmentProgress, StagedFile
 from seaweedmq.model.topic import TopicName, TopicSpec
 from seaweedmq.storage.staging import StagedFrame
 from tests.client.conftest import QUICK, environment
@@ -110,6 +111,7 @@ class Driver:
         self.memory = memory
         self.search: Search | None = None
         described = cluster.describe(NAME)
+        self.topic = described.topic
         self.manifest = Manifest(
             topic_uid=described.topic.uid,
             batch=batch,
@@ -126,11 +128,7 @@ class Driver:
     async def run(self, note: bytes) -> None:
         progress = progress_from_bytes(note, "p")
         cluster = Cluster(("fake:9000", "fake:9001"), self.fake.dialer(), environment(self.seed), CONFIG)
-        replay = Replay(self.manifest.roots)
-        replay.know(progress.places)
-        replay.restore(progress.finished)
-        pieces = StagedRows(self.memory, replay, self.manifest.ring, None)
-        parts = cluster, NAME, self.manifest, replay, pieces, progress
+        parts = cluster, self.topic, self.manifest, progress, self.memory
 
         def keep(progress: BatchProgress) -> None:
             self.notes.append(progress_to_bytes(progress))
@@ -241,16 +239,16 @@ def forgetful_beyond(pieces: StagedRows, given: Iterator[RowSelection], count: i
     return given
 
 
-def never_again(batch: StagedPublisher, target: Any, first_sequence: int) -> Any:
+def never_again(rows: StagedRows, segment: int, first_sequence: int) -> Any:
     at = 0
-    for piece in batch._pieces.of(target.place.segment):  # noqa: SLF001
+    for piece in rows.of(segment):
         if at >= first_sequence:
             yield piece, at
         at += piece.record_count
 
 
-def all_kept(batch: StagedPublisher, target: Any, kept: int, successors: Any) -> Any:
-    return target.total, ()
+def all_kept(sender: StagedSender, sealed: Any) -> FinishedSegment:
+    return FinishedSegment(sender._total, ())  # noqa: SLF001
 
 
 _feed = Replay.feed
@@ -259,8 +257,8 @@ MUTANTS: tuple[tuple[type, str, Any], ...] = (
     (Replay, "_is_open_to_more", early_successors),
     (Replay, "feed", origins_by_time),
     (StagedRows, "beyond", forgetful_beyond),
-    (StagedPublisher, "_from", never_again),
-    (StagedPublisher, "_sealed", all_kept),
+    (StagedRows, "rest", never_again),
+    (StagedSender, "_sealed", all_kept),
 )
 
 
@@ -416,5 +414,5 @@ async def test_a_batch_that_gets_nowhere_ends_in_time_and_says_why() -> None:
     cluster = one_segment()
     cluster.holds_acks = True
     driver = Driver(cluster, 0, staged(0, 20, (WHOLE_RING,), random.Random(1)), 1)
-    with pytest.raises(DeadlineExceeded, match="acknowledged nothing for 30 s; start again"):
+    with pytest.raises(DeadlineExceeded, match="acknowledged nothing for 30 s: start again"):
         await driver.run(driver.notes[-1])

@@ -16,14 +16,14 @@ from seaweedmq.client.group.assignment_lease import AssignmentLease
 from seaweedmq.client.publish import outbox
 from seaweedmq.client.publish.batches import framing
 from seaweedmq.client.publish.batches.rows import Rows
-from seaweedmq.client.publish.outgoing_frame import FrameOutcome
-from seaweedmq.client.publish.send_window import SendWindow
 from seaweedmq.client.subscribe.subscriber import Subscriber
 from seaweedmq.client.subscribe.topic_reader import TopicReader
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.codec.slots import slots_of
 from seaweedmq.core.member.redelivery import KeyOrder
+from seaweedmq.core.publish.outgoing_frame import FrameOutcome
+from seaweedmq.core.publish.send_window import SendWindow
 from seaweedmq.model.messages.publish import PublishSealed
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.topic import TopicName

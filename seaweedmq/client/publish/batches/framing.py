@@ -9,13 +9,21 @@ import pyarrow.compute as pc
 
 from seaweedmq.client.publish.batches.rows import Rows, Slots
 from seaweedmq.client.publish.futures import TableFuture
-from seaweedmq.client.publish.outgoing_frame import FrameFailed, OutgoingFrame
-from seaweedmq.client.publish.routing import Routes
 from seaweedmq.codec.arrays import array_of
-from seaweedmq.codec.frame import FLAG_KEY, FLAG_TIMESTAMP, RECORDS_MAX, split_frames
+from seaweedmq.codec.frame import (
+    FLAG_KEY,
+    FLAG_TIMESTAMP,
+    HEADER_BYTES,
+    RECORDS_MAX,
+    decode_header,
+    encode_header,
+    split_frames,
+)
 from seaweedmq.codec.murmur2 import partitions_of
 from seaweedmq.codec.payload.batch import decode_frame, encode_frame
 from seaweedmq.codec.slots import histogram_of, slots_of
+from seaweedmq.core.publish.outgoing_frame import FrameFailed, OutgoingFrame
+from seaweedmq.core.publish.routing import Routes
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.config import MIB
 from seaweedmq.model.messages.frames import Frames
@@ -196,6 +204,12 @@ def _slot_figures(rows: Rows, segment_slots: KeyRange, keyless_slot: int) -> tup
     scaled = [c * count // len(keys) for c in sampled]
     scaled[scaled.index(max(scaled))] += count - sum(scaled)  # A frame's histogram counts all of its records.
     return segment_slots.lo, segment_slots.hi - 1, tuple(scaled)
+
+
+def renumbered(data: Frames, first_sequence: int) -> Frames:
+    """Return the bytes of a frame with another first sequence."""
+    header = decode_header(data)._replace(first_sequence=first_sequence)
+    return b"".join((encode_header(header), data[HEADER_BYTES:]))
 
 
 def rows_of_frame(out: OutgoingFrame, schema: pa.Schema | None, ring: KeyRange) -> Rows:

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from seaweedmq.client.publish.promise import Positions, Promise
 from seaweedmq.codec.arrays import array_of
+from seaweedmq.core.publish.outgoing_frame import Positions, Promise
 
 Slots = npt.NDArray[np.uint16]
 

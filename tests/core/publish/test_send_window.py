@@ -5,10 +5,17 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from seaweedmq.client.publish.outgoing_frame import FrameAcked, FrameFailed, FrameOutcome, FrameRerouted, OutgoingFrame
-from seaweedmq.client.publish.promise import Positions
-from seaweedmq.client.publish.send_window import SendWindow
+from seaweedmq.client.publish.batches.framing import renumbered
 from seaweedmq.codec.frame import FrameHeader, decode_header, encode_header
+from seaweedmq.core.publish.outgoing_frame import (
+    FrameAcked,
+    FrameFailed,
+    FrameOutcome,
+    FrameRerouted,
+    OutgoingFrame,
+    Positions,
+)
+from seaweedmq.core.publish.send_window import SendWindow
 from seaweedmq.errors import Corrupt, InvalidArgument, NotFound, ProtocolViolation, SeaweedMQError, Unavailable
 from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.messages.publish import FrameAck, PublishReady, PublishSealed
@@ -91,7 +98,7 @@ def told(left: Iterable[FrameOutcome]) -> list[str]:
 
 
 def test_frames_go_out_in_order_within_the_brokers_limits_and_leave_when_acknowledged() -> None:
-    window = SendWindow(SEGMENT)
+    window = SendWindow(SEGMENT, renumbered)
     first, second, third = add(window, 10), add(window, 5), add(window, 1)
     assert window.take(MESSAGE) == []  # no stream yet
     window.opened(ready(frames=2))
@@ -103,7 +110,7 @@ def test_frames_go_out_in_order_within_the_brokers_limits_and_leave_when_acknowl
 
 
 def test_a_frame_larger_than_the_byte_limit_goes_out_alone() -> None:
-    window = SendWindow(SEGMENT)
+    window = SendWindow(SEGMENT, renumbered)
     add(window, 1)
     add(window, 1)
     window.opened(ready(size=10))
@@ -112,7 +119,7 @@ def test_a_frame_larger_than_the_byte_limit_goes_out_alone() -> None:
 
 
 def test_small_frames_share_a_message_up_to_its_size() -> None:
-    window = SendWindow(SEGMENT)
+    window = SendWindow(SEGMENT, renumbered)
     for _ in range(5):
         add(window, 1)
     window.opened(ready())
@@ -120,7 +127,7 @@ def test_small_frames_share_a_message_up_to_its_size() -> None:
 
 
 def test_after_a_lost_stream_the_same_bytes_go_out_again() -> None:
-    window = SendWindow(SEGMENT)
+    window = SendWindow(SEGMENT, renumbered)
     data = [add(window, 3), add(window, 3)]
     window.opened(ready())
     assert window.take(MESSAGE) == data
@@ -131,7 +138,7 @@ def test_after_a_lost_stream_the_same_bytes_go_out_again() -> None:
 
 @pytest.mark.parametrize("ack", [FrameAck(3, 3, 0), FrameAck(0, 2, 0)])
 def test_an_acknowledgement_for_another_frame_breaks_the_protocol(ack: FrameAck) -> None:
-    window = SendWindow(SEGMENT)
+    window = SendWindow(SEGMENT, renumbered)
     add(window, 3)
     add(window, 3)
     window.opened(ready())
@@ -141,14 +148,14 @@ def test_an_acknowledgement_for_another_frame_breaks_the_protocol(ack: FrameAck)
 
 
 def test_a_broker_that_knows_sequences_never_sent_is_refused() -> None:
-    window = SendWindow(SEGMENT)
+    window = SendWindow(SEGMENT, renumbered)
     add(window, 3)
     with pytest.raises(ProtocolViolation, match="another producer uses the same id"):
         window.opened(ready(next_sequence=4))
 
 
 def test_a_broker_that_forgot_the_producer_begins_where_the_window_says_that_it_repeats_nothing_below() -> None:
-    window = SendWindow(SEGMENT)
+    window = SendWindow(SEGMENT, renumbered)
     assert window.first_sequence == 0
     data = [add(window, 3), add(window, 2), add(window, 4)]
     window.opened(ready())
@@ -162,7 +169,7 @@ def test_a_broker_that_forgot_the_producer_begins_where_the_window_says_that_it_
 
 
 def test_records_that_were_acknowledged_and_are_lost_are_reported() -> None:
-    window = SendWindow(SEGMENT)
+    window = SendWindow(SEGMENT, renumbered)
     add(window, 3)
     window.opened(ready())
     window.take(MESSAGE)
@@ -175,7 +182,7 @@ def test_records_that_were_acknowledged_and_are_lost_are_reported() -> None:
 
 
 def test_a_seal_that_has_all_that_was_acknowledged_is_no_loss() -> None:
-    window = SendWindow(SEGMENT)
+    window = SendWindow(SEGMENT, renumbered)
     add(window, 3)
     window.opened(ready())
     window.take(MESSAGE)
@@ -187,7 +194,7 @@ def test_a_seal_that_has_all_that_was_acknowledged_is_no_loss() -> None:
 
 def test_who_has_had_nothing_out_need_not_ask_what_a_sealed_segment_kept() -> None:
     sealed = replace(SEGMENT, state=SegmentState.SEALED, end_offset=50, successors=(6,))
-    window = SendWindow(SEGMENT)
+    window = SendWindow(SEGMENT, renumbered)
 
     def may_be_stored() -> bool:
         answer = window.sealed_unasked(sealed)
@@ -213,7 +220,7 @@ def test_who_has_had_nothing_out_need_not_ask_what_a_sealed_segment_kept() -> No
 
 
 def test_sealing_tells_committed_frames_from_those_to_be_routed_again() -> None:
-    window = SendWindow(SEGMENT)
+    window = SendWindow(SEGMENT, renumbered)
     for count in (3, 4, 5):
         add(window, count)
     window.opened(ready())
@@ -224,7 +231,7 @@ def test_sealing_tells_committed_frames_from_those_to_be_routed_again() -> None:
 
 
 def test_what_may_be_stored_in_a_forgotten_segment_fails_and_the_rest_goes_elsewhere() -> None:
-    window = SendWindow(SEGMENT)
+    window = SendWindow(SEGMENT, renumbered)
     window.opened(ready(frames=2))
     for count in (3, 4, 5):
         add(window, count)
@@ -235,7 +242,7 @@ def test_what_may_be_stored_in_a_forgotten_segment_fails_and_the_rest_goes_elsew
 
 
 def test_when_no_stream_can_be_opened_everything_fails_and_new_frames_may_come() -> None:
-    window = SendWindow(SEGMENT)
+    window = SendWindow(SEGMENT, renumbered)
     window.opened(ready())
     add(window, 3)
     window.take(MESSAGE)
@@ -248,7 +255,7 @@ def test_when_no_stream_can_be_opened_everything_fails_and_new_frames_may_come()
 
 def test_overdue_frames_leave_and_the_rest_is_numbered_anew_unless_they_were_stored_after_all() -> None:
     for stored, expected in ((0, [0, 4]), (3, [3, 7])):
-        window = SendWindow(SEGMENT)
+        window = SendWindow(SEGMENT, renumbered)
         add(window, 3, deadline_s=10.0)
         add(window, 4)
         add(window, 5)
@@ -261,7 +268,7 @@ def test_overdue_frames_leave_and_the_rest_is_numbered_anew_unless_they_were_sto
 
 
 def test_a_frame_that_was_overdue_before_it_was_sent_leaves_no_gap_on_an_open_stream() -> None:
-    window = SendWindow(SEGMENT)
+    window = SendWindow(SEGMENT, renumbered)
     window.opened(ready())
     add(window, 3, deadline_s=10.0)
     overdue, was_open = window.expire(10.0)
@@ -273,7 +280,7 @@ def test_a_frame_that_was_overdue_before_it_was_sent_leaves_no_gap_on_an_open_st
 
 
 def test_a_refused_frame_is_found_by_sending_one_at_a_time() -> None:
-    window = SendWindow(SEGMENT)
+    window = SendWindow(SEGMENT, renumbered)
     for _ in range(3):
         add(window, 1)
     window.opened(ready())
@@ -301,7 +308,7 @@ def test_a_refused_frame_is_found_by_sending_one_at_a_time() -> None:
 def test_from_the_first_frame_on_that_is_too_long_and_not_stored_all_are_cut_anew(
     frame_bytes_max: int, next_sequence: int, again: list[str]
 ) -> None:
-    window = SendWindow(SEGMENT)
+    window = SendWindow(SEGMENT, renumbered)
     for size in (300, 200, 300, 200):
         add(window, 2, size=size)
     left = window.opened(replace(ready(next_sequence), frame_bytes_max=frame_bytes_max))
@@ -310,7 +317,7 @@ def test_from_the_first_frame_on_that_is_too_long_and_not_stored_all_are_cut_ane
 
 
 def test_the_last_error_is_told_with_what_is_overdue() -> None:
-    window = SendWindow(SEGMENT)
+    window = SendWindow(SEGMENT, renumbered)
     add(window, 1, deadline_s=10.0)
     window.lost(Unavailable("broker b-0 is away"))
     window.lost()

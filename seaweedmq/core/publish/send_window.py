@@ -17,11 +17,11 @@ Sequences count records. Invariant: queued frames are contiguous and end at ``ne
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from seaweedmq.client.publish.outgoing_frame import FrameAcked, FrameFailed, FrameOutcome, FrameRerouted, OutgoingFrame
-from seaweedmq.codec.frame import HEADER_BYTES, decode_header, encode_header
+from seaweedmq.core.publish.in_flight import InFlight, SentFrame
+from seaweedmq.core.publish.outgoing_frame import FrameAcked, FrameFailed, FrameOutcome, FrameRerouted, OutgoingFrame
 from seaweedmq.errors import Corrupt, DeadlineExceeded, OutOfRange, ProtocolViolation, SeaweedMQError
 from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.messages.publish import FrameAck, PublishReady, PublishSealed
@@ -29,16 +29,20 @@ from seaweedmq.model.segment import Segment
 
 
 class SendWindow:
-    """The unacknowledged frames of one producer in one segment, and the limits of the broker."""
+    """The unacknowledged frames of one producer in one segment, and the limits of the broker.
 
-    def __init__(self, segment: Segment) -> None:
+    Args:
+        segment: The segment.
+        renumber: Returns the bytes of a frame with another first sequence.
+    """
+
+    def __init__(self, segment: Segment, renumber: Callable[[Frames, int], Frames]) -> None:
         self.segment = segment
         """The segment, as described when the first frame was added."""
+        self._renumber_frame = renumber
         self._frames: deque[OutgoingFrame] = deque()
-        self._out = 0
-        self._out_bytes = 0
-        self._frames_max = 0
-        self._bytes_max = 0
+        self._in_flight = InFlight()
+        """The first frames of the queue."""
         self._one_by_one = False
         self.next_sequence = 0
         """The first sequence of the next frame to be added."""
@@ -73,12 +77,12 @@ class SendWindow:
     @property
     def queued_bytes(self) -> int:
         """The bytes of unacknowledged frames."""
-        return self.waiting_bytes + self._out_bytes
+        return self.waiting_bytes + self._in_flight.size_bytes
 
     @property
     def out(self) -> int:
         """The number of frames in flight."""
-        return self._out
+        return len(self._in_flight)
 
     # --- events of the queue ---------------------------------------------------------------------------------------
 
@@ -149,8 +153,7 @@ class SendWindow:
         if ready.next_sequence < self.first_sequence or not self._frames:
             self._renumber(ready.next_sequence)
         self._sent = ready.next_sequence
-        self._frames_max = ready.in_flight_frames_max
-        self._bytes_max = ready.in_flight_bytes_max
+        self._in_flight.opened(ready)
         self.is_open = True
         too_long = (f for f in self._frames if len(f.data) > ready.frame_bytes_max)
         first = next((f.first_sequence for f in too_long if f.first_sequence >= ready.next_sequence), None)
@@ -160,19 +163,17 @@ class SendWindow:
         """Take the frames of the next message, up to ``message_bytes`` if there are several; empty if none may go."""
         taken: list[Frames] = []
         size = 0
-        while self.is_open and self._out < len(self._frames):
-            data = self._frames[self._out].data
-            if taken and size + len(data) > message_bytes:
+        while self.is_open and self.out < len(self._frames):
+            frame = self._frames[self.out]
+            if taken and size + len(frame.data) > message_bytes:
                 break
-            frames_max = 1 if self._one_by_one else self._frames_max
-            if self._out and (self._out >= frames_max or self._out_bytes + len(data) > self._bytes_max):
+            if (self._one_by_one and self.out) or not self._in_flight.has_room(1, len(frame.data)):
                 break
-            taken.append(data)
-            size += len(data)
-            self._sent = max(self._sent, self._frames[self._out].end_sequence)
-            self._out += 1
-            self._out_bytes += len(data)
-            self.waiting_bytes -= len(data)
+            taken.append(frame.data)
+            size += len(frame.data)
+            self._sent = max(self._sent, frame.end_sequence)
+            self._in_flight.add(SentFrame(frame.first_sequence, frame.record_count, len(frame.data)))
+            self.waiting_bytes -= len(frame.data)
         return taken
 
     def acked(self, ack: FrameAck) -> FrameAcked:
@@ -181,27 +182,17 @@ class SendWindow:
         Raises:
             ProtocolViolation: If it is for another frame.
         """
-        first = self._frames[0] if self._out else None
-        if first is None or (first.first_sequence, first.record_count) != (ack.first_sequence, ack.record_count):
-            expected = (
-                "none is in flight" if first is None else f"{first.first_sequence} + {first.record_count} is next"
-            )
-            raise ProtocolViolation(
-                f"the broker acknowledged sequences {ack.first_sequence} + {ack.record_count}, but {expected}: "
-                "it violates the protocol"
-            )
-        self._frames.popleft()
+        self._in_flight.acked(ack)
+        first = self._frames.popleft()
         self._acknowledged = first.end_sequence
-        self._out -= 1
-        self._out_bytes -= len(first.data)
         if not self._frames:
             self._one_by_one = False
         return FrameAcked(first.positions, first.promise, self.segment.id, ack.base_offset)
 
     def lost(self, error: SeaweedMQError | None = None) -> None:
         """Handle a lost stream, or a failed attempt to open one. Idempotent."""
-        self.waiting_bytes += self._out_bytes
-        self._out = self._out_bytes = 0
+        self.waiting_bytes += self._in_flight.size_bytes
+        self._in_flight.clear()
         self.is_open = False
         self.last_error = error or self.last_error
 
@@ -211,7 +202,7 @@ class SendWindow:
         A single frame in flight is the rejected one, and fails. Otherwise frames are sent one at a time until the queue
         is empty, which finds it.
         """
-        is_alone = self._out == 1
+        is_alone = self.out == 1
         self.lost(error)
         if is_alone:
             return _failed([self._pop_first()], error)
@@ -278,7 +269,7 @@ class SendWindow:
     def _take_from(self, sequence: int) -> list[OutgoingFrame]:
         """Remove the frames from ``sequence`` on that are not in flight. Return them oldest first."""
         taken: list[OutgoingFrame] = []
-        while len(self._frames) > self._out and self._frames[-1].first_sequence >= sequence:
+        while len(self._frames) > self.out and self._frames[-1].first_sequence >= sequence:
             frame = self._frames.pop()
             self.waiting_bytes -= len(frame.data)
             self.next_sequence = frame.first_sequence
@@ -298,8 +289,7 @@ class SendWindow:
         frames: deque[OutgoingFrame] = deque()
         for frame in self._frames:
             if frame.first_sequence != sequence:
-                header = encode_header(decode_header(frame.data)._replace(first_sequence=sequence))
-                data = b"".join((header, frame.data[HEADER_BYTES:]))
+                data = self._renumber_frame(frame.data, sequence)
                 frame = replace(frame, data=data, first_sequence=sequence)
             frames.append(frame)
             sequence = frame.end_sequence

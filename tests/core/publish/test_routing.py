@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.client.publish.routing import Routes, Trail
+from seaweedmq.core.publish.routing import Routes, Trail
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.ring import RING_SLOTS_MAX, WHOLE_RING, KeyRange
 from seaweedmq.model.segment import Segment, SegmentState

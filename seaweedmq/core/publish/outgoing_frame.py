@@ -1,11 +1,30 @@
 """Frames to be sent, and the outcomes of their rows."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
-from seaweedmq.client.publish.promise import Positions, Promise
+import numpy as np
+import numpy.typing as npt
+
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.messages.frames import Frames
+
+Positions = range | npt.NDArray[np.int64]
+"""Positions of rows in the batch or table they were sent with, in the order of the frame that carries them."""
+
+
+class Promise(Protocol):
+    """A receiver of the outcomes of one batch or table. Called in the loop's thread, once per row."""
+
+    @property
+    def deadline_s(self) -> float:
+        """The loop time by which every row must have an outcome."""
+
+    def acked(self, positions: Positions, segment: int, base_offset: int | None) -> None:
+        """Settle rows as acknowledged, at consecutive offsets from ``base_offset`` if it is known."""
+
+    def failed(self, positions: Positions, error: SeaweedMQError) -> None:
+        """Settle rows as not stored, or possibly not."""
 
 
 @dataclass(frozen=True, slots=True)
