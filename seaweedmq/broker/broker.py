@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from weakref import WeakValueDictionary
 
 from seaweedmq.broker.admission import Admission
 from seaweedmq.broker.api import Api, Local
@@ -18,7 +17,7 @@ from seaweedmq.broker.membership import Membership
 from seaweedmq.broker.memory.broker_memory import COPIES, BrokerMemory, StreamMemory
 from seaweedmq.broker.peer_connections import PeerConnections
 from seaweedmq.broker.readiness import START, STOP, Readiness, follow_lease
-from seaweedmq.broker.segment.context import SegmentContext
+from seaweedmq.broker.segment.context import ReplicationContext, SegmentContext
 from seaweedmq.broker.segment.fsync import SyncRounds
 from seaweedmq.broker.segment.owned import OwnedSegments, OwningIncarnation
 from seaweedmq.broker.segment.suspicions import Suspicions
@@ -35,14 +34,12 @@ from seaweedmq.coordination.observed import ObservedMetaStore
 from seaweedmq.coordination.session import Session, Standby
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.lineage.provenance import provenance
-from seaweedmq.core.segment.follower_progress import FollowerProgress
 from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.kafka.group_admin import groups_topic
 from seaweedmq.model.messages.calls import ReportEmptied, ReportSuspicions
 from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentStore, TableConverter
-from seaweedmq.runtime.grouped_logger import GroupedLogger
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.runtime.supervision import Supervisor
@@ -114,9 +111,9 @@ class Broker:
         self._producers = ProducerPool.of(config)
         self._sync_rounds = SyncRounds(config.flush_interval_s)
         self._suspicions = Suspicions(self._report_suspicions, self._supervisor.brief)
-        self._lost_followers = GroupedLogger(log)
-        self._progress: WeakValueDictionary[str, FollowerProgress] = WeakValueDictionary()
-        """Progress of brokers that follow segments of this one, by broker id."""
+        self._replication = ReplicationContext(
+            self._dial, self._memory.relaying, config.replica_timeout_s, self._suspicions
+        )
         self.stream_memory = StreamMemory(
             self._memory.logs,
             self._memory.intake,
@@ -347,9 +344,6 @@ class Broker:
     async def _report_emptied(self, emptied: ReportEmptied) -> None:
         await self.api.call(emptied)
 
-    def _progress_of(self, follower: str) -> FollowerProgress:
-        return self._progress.setdefault(follower, FollowerProgress())
-
     def _end_idle_stream(self) -> bool:
         return self._publish.end_idle()
 
@@ -359,15 +353,11 @@ class Broker:
             store=self._store,
             budget=self._memory.logs,
             producers=self._producers,
-            relaying=self._memory.relaying,
             sync_rounds=self._sync_rounds,
             writer_id=incarnation.id,
             lease_alive=incarnation.lease_alive,
             env=self._env,
             spawn=self._supervisor.brief,
-            dial=self._dial,
-            progress_of=self._progress_of,
-            suspicions=self._suspicions,
-            lost_followers=self._lost_followers,
+            replication=self._replication,
             provenance=lambda segment: provenance(segment, self._view.segments_of(segment.topic)),
         )

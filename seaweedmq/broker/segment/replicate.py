@@ -4,15 +4,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
 
 from seaweedmq.broker.memory.broker_memory import COPIES
-from seaweedmq.broker.memory.budget import MemoryBudget
+from seaweedmq.broker.segment.context import ReplicationContext
 from seaweedmq.codec.frame import split_payload
-from seaweedmq.core.segment.follower_progress import FollowerProgress
 from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
 from seaweedmq.errors import DeadlineExceeded, ProtocolViolation, SeaweedMQError, Unavailable
 from seaweedmq.model.messages.calls import NoteProgress
 from seaweedmq.model.messages.frames import LARGE_MESSAGE_BYTES, SENT_PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead
 from seaweedmq.model.messages.replication import ReplicateFrames, ReplicateOpen, ReplicateRequest
-from seaweedmq.ports import BrokerApi
 from seaweedmq.rpc.messages.frames import pack_frames
 from seaweedmq.runtime.closing import closing
 from seaweedmq.runtime.signal import Signal
@@ -32,28 +30,25 @@ class FollowerLink:
         self,
         *,
         follower: str,
-        dial: Callable[[str], BrokerApi],
         opening: ReplicateOpen,
         log: SegmentLog,
+        context: ReplicationContext,
         appended: Signal,
         on_held: Callable[[], None],
-        timeout_s: float,
-        progress: FollowerProgress,
-        memory: MemoryBudget,
     ) -> None:
-        """Prepare the link; ``run`` opens it. ``progress`` is that of the follower over all segments."""
+        """Prepare the link; ``run`` opens it."""
         self.follower = follower
         """The broker id of the follower."""
         self.held = log.committed
         """The offset below which the follower holds all frames."""
-        self._dial = dial
+        self._dial = context.dial
         self._opening = opening
         self._log = log
         self._appended = appended
         self._on_held = on_held
-        self._timeout_s = timeout_s
-        self._progress = progress
-        self._memory = memory
+        self._timeout_s = context.timeout_s
+        self._progress = context.progress_of(follower)
+        self._memory = context.memory
         self._message_bytes_max = SMALL_MESSAGE_BYTES
         """The message size in bytes that the follower accepts at the moment."""
         self._notified = log.flushed
