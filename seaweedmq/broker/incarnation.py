@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.groups.registry import Groups
+from seaweedmq.broker.groups.store import GroupStores
 from seaweedmq.broker.leader.leader import Leader
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.memory.broker_memory import BrokerMemory
@@ -114,9 +115,7 @@ def make_incarnation(
     def make_groups() -> Groups:
         return Groups(
             view=parts.view,
-            election=election,
-            meta=parts.meta,
-            store=parts.store,
+            stores=GroupStores(parts.meta, parts.store, election, parts.env.rng),
             dial=parts.dial,
             catch_up=parts.descriptions.catch_up,
             config=parts.config,

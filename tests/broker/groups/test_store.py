@@ -47,7 +47,7 @@ def store_of(host: Host) -> GroupStore:
     leader = host.inspect.leader
 
     async def record(revision: int, changes: Sequence[Put | Delete]) -> None:
-        await leader.groups.record(revision, changes)  # a broker that does not lead has no groups
+        await leader.groups.stores.journal.record(revision, changes)  # a broker that does not lead has no groups
 
     return GroupStore(host.meta, leader.election, GROUP, random.Random(1), record)
 
