@@ -17,6 +17,7 @@ from seaweedmq.broker.upkeep.compaction import AutoCompaction
 from seaweedmq.broker.upkeep.conversion import Conversion
 from seaweedmq.broker.upkeep.load import LoadReporter
 from seaweedmq.broker.upkeep.maintenance import Maintenance
+from seaweedmq.broker.upkeep.retention import Retention
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.view import ClusterView
@@ -176,17 +177,22 @@ def make_incarnation(
         converter=parts.converter,
         cpu_share=lambda: reporter.cpu_share,
     )
-    maintenance = Maintenance(
+    retention = Retention(
         config=parts.config,
         broker_id=info.id,
         view=parts.view,
         store=parts.store,
         converter=parts.converter,
-        conversion=conversion,
-        compaction=compaction,
-        segments=parts.owned.segments.values,
         clock=parts.clock,
         report_emptied=parts.report_emptied,
+    )
+    maintenance = Maintenance(
+        config=parts.config,
+        segments=parts.owned.segments.values,
+        clock=parts.clock,
+        conversion=conversion,
+        compaction=compaction,
+        retention=retention,
     )
 
     def begin() -> None:
