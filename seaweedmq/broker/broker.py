@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 
 from seaweedmq.broker.admission import Admission
 from seaweedmq.broker.api import Api, Local
@@ -13,7 +12,7 @@ from seaweedmq.broker.incarnation import Incarnation, IncarnationParts, make_inc
 from seaweedmq.broker.inspect import Inspection
 from seaweedmq.broker.leader_forwarder import LeaderForwarder
 from seaweedmq.broker.local import LocalBroker
-from seaweedmq.broker.membership import Membership
+from seaweedmq.broker.membership import Endpoints, Membership
 from seaweedmq.broker.memory.broker_memory import COPIES, BrokerMemory, StreamMemory
 from seaweedmq.broker.peer_connections import PeerConnections
 from seaweedmq.broker.readiness import START, STOP, Readiness, follow_lease
@@ -73,10 +72,8 @@ class Broker:
         meta: MetaStore,
         dialer: Dialer,
         converter: TableConverter,
-        address: str,
-        kafka_address: str = "",
+        endpoints: Endpoints,
         standby: Standby | None = None,
-        loop_holds: Callable[[], int] = lambda: 0,
     ) -> None:
         """Create the broker.
 
@@ -87,12 +84,10 @@ class Broker:
             meta: etcd.
             dialer: Connects to other brokers.
             converter: Writer of tables.
-            address: Address at which clients and brokers dial this process.
-            kafka_address: Address at which it listens for Kafka clients; "" for none.
+            endpoints: Addresses at which clients and brokers dial this process.
             standby: Renews the lease when the event loop does not.
-            loop_holds: Returns how often the event loop was held since the start.
         """
-        self.address = address
+        self.address = address = endpoints.address
         self._config = config
         self._env = env
         self._store = store
@@ -156,12 +151,10 @@ class Broker:
         self._moved = Signal()
         """Signal of the start or end of an incarnation."""
         self._membership = Membership(
-            meta=meta,
             env=env,
             lease_ttl_s=config.lease_ttl_s,
-            standby=standby,
-            address=address,
-            kafka_address=kafka_address,
+            endpoints=endpoints,
+            make_session=lambda: Session(meta, config.lease_ttl_s, env.rng, env.boot_s, standby),
             admit=self._admit,
             make_incarnation=lambda info, session: make_incarnation(
                 self._incarnation_parts, self._supervisor.child(info.id), info, session
@@ -183,12 +176,8 @@ class Broker:
             local=Local(descriptions, self._owned, lambda: self._member().followers),
             publish=publish,
             subscribe=subscribe,
-            followers=lambda: self._member().followers,
-            leader=lambda: self._member().leader,
             forward=forward,
-            status=StatusService(
-                forward, lambda: self._member().leader, lambda: self._etcd.trouble, config.rpc_timeout_s
-            ),
+            status=StatusService(forward, lambda: self._etcd.trouble, config.rpc_timeout_s),
             draining=self._draining,
             kafka_groups=kafka_groups,
             check_admission=self._admission.check,
@@ -208,7 +197,7 @@ class Broker:
             api=self.api,
             dial=self._dial,
             broker_id=lambda: self.id,
-            kafka_address=kafka_address,
+            kafka_address=endpoints.kafka_address,
             spawn=self._supervisor.brief,
         )
         self.inspect = Inspection(
@@ -219,7 +208,7 @@ class Broker:
             publish=publish,
             subscribe=subscribe,
             incarnation=lambda: self._membership.incarnation,
-            loop_holds=loop_holds,
+            loop_holds=env.loop_holds,
         )
 
     @property

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.groups.registry import Groups
 from seaweedmq.broker.groups.store import GroupStores
-from seaweedmq.broker.leader.leader import Leader
+from seaweedmq.broker.leader.leader import HostBroker, Leader
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.memory.broker_memory import BrokerMemory
 from seaweedmq.broker.segment.follower import FollowerService
@@ -133,12 +133,9 @@ def make_incarnation(
         store=parts.store,
         env=parts.env,
         clock=parts.clock,
-        dial=parts.dial,
-        stats=parts.descriptions.stats,
+        host=HostBroker(dial=parts.dial, stats=parts.descriptions.stats, is_leaving=parts.is_leaving, etcd=etcd_access),
         config=parts.config,
         make_groups=make_groups,
-        is_leaving=parts.is_leaving,
-        etcd=etcd_access,
     )
     followers = FollowerService(
         config=parts.config,

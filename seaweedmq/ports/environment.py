@@ -29,3 +29,5 @@ class Environment:
     """Resident memory of the process, bytes."""
     cpu_share: Callable[[], float] = lambda: 0.0
     """Share of one core that the process used since the last call."""
+    loop_holds: Callable[[], int] = lambda: 0
+    """Number of times that the event loop was held since the start."""
