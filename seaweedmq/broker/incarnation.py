@@ -67,7 +67,7 @@ class Incarnation:
         """Register as draining, under the same lease.
 
         Raises:
-            Deposed: If the lease has ended.
+            LeaseEnded: If the lease has ended.
         """
         self._info = replace(self._info, draining=True)
         await self.session.update(self._info)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from seaweedmq.broker.incarnation import Incarnation
 from seaweedmq.coordination.session import Session
-from seaweedmq.errors import AlreadyExists, Deposed, SeaweedMQError
+from seaweedmq.errors import AlreadyExists, LeaseEnded, SeaweedMQError
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.ports import Environment
 from seaweedmq.runtime.log_once import OnceLogger
@@ -146,7 +146,7 @@ class Membership:
             return
         try:
             await incarnation.announce_draining()
-        except Deposed as error:
+        except LeaseEnded as error:
             address = self._endpoints.address
             log.info("drain announcement deferred: %s registers as draining next time: %s", address, error)
 
