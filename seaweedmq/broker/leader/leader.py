@@ -28,7 +28,7 @@ from seaweedmq.broker.leader.topics.topic_admin import TopicAdmin
 from seaweedmq.broker.leader.topics.topic_creator import TopicCreator
 from seaweedmq.broker.leader.transition_runner import TransitionRunner
 from seaweedmq.core.lineage.replication import under_replicated
-from seaweedmq.errors import Fenced, InvalidArgument, StaleMetadata, Unavailable
+from seaweedmq.errors import InvalidArgument, NotFound, StaleMetadata, Unavailable
 from seaweedmq.model.broker import ETCD_OK, BrokerLoad, BrokerStatus, ClusterStatus, EtcdAccess
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.description import SegmentStats
@@ -232,7 +232,7 @@ class Leader:
         suspect, level = suspicions.suspect, self._severity(suspicions.suspect)
         segments = [found for ref in suspicions.refs if (found := self._open_at(ref)) is not None]
         if not segments:
-            raise Fenced(f"{named(suspicions.refs)}: already sealed, or an earlier epoch")
+            raise NotFound(f"{named(suspicions.refs)}: already sealed, or an earlier epoch")
         for segment in segments:
             if suspect and suspect not in segment.replicas:
                 raise InvalidArgument(f"{segment}: {suspect} is not one of its replicas")
