@@ -190,7 +190,7 @@ class Groups:
     async def _all(self) -> dict[GroupName, GroupRecord]:
         """Return every group by name."""
         if self._known is None:
-            found = await self.stores.list()
+            found = await self.stores.records()
             if self._known is None:  # no other task was faster
                 self._known = found | {name: c.group.record for name, c in self._coordinators.items()}
                 self.memory.count(sum(map(record_bytes, self._known.values())))

@@ -216,8 +216,8 @@ class GroupStores:
         """Return the store of a group, which may not exist yet."""
         return GroupStore(self._meta, self._election, name, self._rng, self.journal.record)
 
-    async def list(self) -> dict[GroupName, GroupRecord]:
-        """Return every readable group by name, also those of deleted topics."""
+    async def records(self) -> dict[GroupName, GroupRecord]:
+        """Return the record of every readable group by name, also of deleted topics."""
         found = {}
         for entry in (await self._meta.list(keys.GROUPS)).entries:
             try:

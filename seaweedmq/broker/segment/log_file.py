@@ -62,7 +62,7 @@ class LogFileCreator:
         self._begun: dict[int, int] = {}
         """Base offset -> number of files created there, for offsets at which another file may have to begin."""
 
-    async def create(self, base: int, producers: Iterable[ProducerState], *, flushed: int) -> tuple[LogWriter, str]:
+    async def create(self, base: int, producers: Sequence[ProducerState], *, flushed: int) -> tuple[LogWriter, str]:
         """Create a file for frames from offset ``base`` on, and return its writer and the writer's part of its name.
 
         Args:
