@@ -77,7 +77,7 @@ class LogFileCreator:
             # After a failure another file may begin at the same offset; it needs another name.
             repeats = self._begun.get(base, 0)
             writer_id = self._writer_id if not repeats else f"{self._writer_id}.{repeats}"
-            self._begun = {b: count for b, count in self._begun.items() if b >= flushed}
+            self._begun = {b: n for b, n in self._begun.items() if b >= flushed}
             self._begun[base] = repeats + 1  # counted first: a failed attempt may have taken the name
             lineage = self._provenance(self._segment)
             begun = (self._store, self._topic, self._segment, base, writer_id, producers)
