@@ -16,9 +16,10 @@ from seaweedmq.broker.membership import Endpoints, Membership
 from seaweedmq.broker.memory.broker_memory import COPIES, BrokerMemory, StreamMemory
 from seaweedmq.broker.peer_connections import PeerConnections
 from seaweedmq.broker.readiness import START, STOP, Readiness, follow_lease
-from seaweedmq.broker.segment.context import ReplicationContext, SegmentContext
+from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.broker.segment.fsync import SyncRounds
 from seaweedmq.broker.segment.owned import OwnedSegments, OwningIncarnation
+from seaweedmq.broker.segment.replicate import ReplicationContext
 from seaweedmq.broker.segment.suspicions import Suspicions
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.serve.kafka_group_router import KafkaGroupRouter

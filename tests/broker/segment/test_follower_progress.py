@@ -8,8 +8,7 @@ from typing import Any, cast
 import pytest
 
 from seaweedmq.broker.memory.budget import MemoryBudget
-from seaweedmq.broker.segment.context import ReplicationContext
-from seaweedmq.broker.segment.replicate import FollowerLink
+from seaweedmq.broker.segment.replicate import FollowerLink, ReplicationContext
 from seaweedmq.broker.segment.suspicions import Suspicions
 from seaweedmq.core.segment.follower_progress import PATIENCE
 from seaweedmq.errors import DeadlineExceeded
