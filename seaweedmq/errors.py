@@ -88,10 +88,14 @@ class Fenced(SeaweedMQError):
 
 
 class Deposed(SeaweedMQError):
-    """The broker does not lead, or has lost its lease: nothing was written. Query the new leader, or retry."""
+    """The broker does not lead: nothing was written. Query the new leader, or retry."""
 
     code = "DEPOSED"
     retryable = True
+
+
+class LeaseEnded(Deposed):
+    """The lease of the broker has ended, and its registrations and leadership with it. Register under a new lease."""
 
 
 class ProtocolViolation(SeaweedMQError):

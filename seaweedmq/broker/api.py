@@ -110,6 +110,8 @@ class Local:
             owned: Open segments whose primary is this broker.
             followers: Returns the segments that this broker follows; raises Unavailable while it is not registered.
         """
+        self.followers = followers
+        """Function that returns the segments that this broker follows; it raises Unavailable before it has joined."""
         self._answers: dict[type[Call[Any]], Callable[[Any], Awaitable[Any]]] = {
             ListTopics: lambda _: descriptions.topics(),
             DescribeTopic: lambda call: descriptions.describe(call.name, call.which, call.topic_uid),
@@ -203,8 +205,6 @@ class Api(ForwardedApi):
         local: Local,
         publish: PublishService,
         subscribe: SubscribeService,
-        followers: Callable[[], FollowerService],
-        leader: Callable[[], Leader],
         forward: LeaderForwarder,
         draining: Drainer,
         kafka_groups: KafkaGroupRouter,
@@ -217,8 +217,6 @@ class Api(ForwardedApi):
         )
         self._publish = publish
         self._subscribe = subscribe
-        self._followers = followers
-        self._leader = leader
         self._status = status
 
     async def call(self, request: Call[R]) -> R:
@@ -243,12 +241,12 @@ class Api(ForwardedApi):
     def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
         """See ``ports.BrokerApi``."""
         self._check_admission()
-        return self._followers().replicate(requests)
+        return self._local.followers().replicate(requests)
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
         """See ``ports.BrokerApi``."""
         self._check_admission()
-        await self._leader().report_load(reports)
+        await self._forward.own().report_load(reports)
 
     async def _drain(self, broker: str) -> Any:
         await self._draining.drain_named(broker)

@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
-from weakref import WeakValueDictionary
 
 from seaweedmq.broker.admission import Admission
 from seaweedmq.broker.api import Api, Local
@@ -14,13 +12,14 @@ from seaweedmq.broker.incarnation import Incarnation, IncarnationParts, make_inc
 from seaweedmq.broker.inspect import Inspection
 from seaweedmq.broker.leader_forwarder import LeaderForwarder
 from seaweedmq.broker.local import LocalBroker
-from seaweedmq.broker.membership import Membership
+from seaweedmq.broker.membership import Endpoints, Membership
 from seaweedmq.broker.memory.broker_memory import COPIES, BrokerMemory, StreamMemory
 from seaweedmq.broker.peer_connections import PeerConnections
 from seaweedmq.broker.readiness import START, STOP, Readiness, follow_lease
 from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.broker.segment.fsync import SyncRounds
 from seaweedmq.broker.segment.owned import OwnedSegments, OwningIncarnation
+from seaweedmq.broker.segment.replicate import ReplicationContext
 from seaweedmq.broker.segment.suspicions import Suspicions
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.serve.kafka_group_router import KafkaGroupRouter
@@ -35,14 +34,12 @@ from seaweedmq.coordination.observed import ObservedMetaStore
 from seaweedmq.coordination.session import Session, Standby
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.lineage.provenance import provenance
-from seaweedmq.core.segment.follower_progress import FollowerProgress
 from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.kafka.group_admin import groups_topic
 from seaweedmq.model.messages.calls import ReportEmptied, ReportSuspicions
 from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentStore, TableConverter
-from seaweedmq.runtime.grouped_logger import GroupedLogger
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.runtime.supervision import Supervisor
@@ -76,10 +73,8 @@ class Broker:
         meta: MetaStore,
         dialer: Dialer,
         converter: TableConverter,
-        address: str,
-        kafka_address: str = "",
+        endpoints: Endpoints,
         standby: Standby | None = None,
-        loop_holds: Callable[[], int] = lambda: 0,
     ) -> None:
         """Create the broker.
 
@@ -90,12 +85,10 @@ class Broker:
             meta: etcd.
             dialer: Connects to other brokers.
             converter: Writer of tables.
-            address: Address at which clients and brokers dial this process.
-            kafka_address: Address at which it listens for Kafka clients; "" for none.
+            endpoints: Addresses at which clients and brokers dial this process.
             standby: Renews the lease when the event loop does not.
-            loop_holds: Returns how often the event loop was held since the start.
         """
-        self.address = address
+        self.address = address = endpoints.address
         self._config = config
         self._env = env
         self._store = store
@@ -114,9 +107,9 @@ class Broker:
         self._producers = ProducerPool.of(config)
         self._sync_rounds = SyncRounds(config.flush_interval_s)
         self._suspicions = Suspicions(self._report_suspicions, self._supervisor.brief)
-        self._lost_followers = GroupedLogger(log)
-        self._progress: WeakValueDictionary[str, FollowerProgress] = WeakValueDictionary()
-        """Progress of brokers that follow segments of this one, by broker id."""
+        self._replication = ReplicationContext(
+            self._dial, self._memory.relaying, config.replica_timeout_s, self._suspicions
+        )
         self.stream_memory = StreamMemory(
             self._memory.logs,
             self._memory.intake,
@@ -159,12 +152,10 @@ class Broker:
         self._moved = Signal()
         """Signal of the start or end of an incarnation."""
         self._membership = Membership(
-            meta=meta,
             env=env,
             lease_ttl_s=config.lease_ttl_s,
-            standby=standby,
-            address=address,
-            kafka_address=kafka_address,
+            endpoints=endpoints,
+            make_session=lambda: Session(meta, config.lease_ttl_s, env.rng, env.boot_s, standby),
             admit=self._admit,
             make_incarnation=lambda info, session: make_incarnation(
                 self._incarnation_parts, self._supervisor.child(info.id), info, session
@@ -186,12 +177,8 @@ class Broker:
             local=Local(descriptions, self._owned, lambda: self._member().followers),
             publish=publish,
             subscribe=subscribe,
-            followers=lambda: self._member().followers,
-            leader=lambda: self._member().leader,
             forward=forward,
-            status=StatusService(
-                forward, lambda: self._member().leader, lambda: self._etcd.trouble, config.rpc_timeout_s
-            ),
+            status=StatusService(forward, lambda: self._etcd.trouble, config.rpc_timeout_s),
             draining=self._draining,
             kafka_groups=kafka_groups,
             check_admission=self._admission.check,
@@ -211,7 +198,7 @@ class Broker:
             api=self.api,
             dial=self._dial,
             broker_id=lambda: self.id,
-            kafka_address=kafka_address,
+            kafka_address=endpoints.kafka_address,
             spawn=self._supervisor.brief,
         )
         self.inspect = Inspection(
@@ -222,7 +209,7 @@ class Broker:
             publish=publish,
             subscribe=subscribe,
             incarnation=lambda: self._membership.incarnation,
-            loop_holds=loop_holds,
+            loop_holds=env.loop_holds,
         )
 
     @property
@@ -347,9 +334,6 @@ class Broker:
     async def _report_emptied(self, emptied: ReportEmptied) -> None:
         await self.api.call(emptied)
 
-    def _progress_of(self, follower: str) -> FollowerProgress:
-        return self._progress.setdefault(follower, FollowerProgress())
-
     def _end_idle_stream(self) -> bool:
         return self._publish.end_idle()
 
@@ -359,15 +343,11 @@ class Broker:
             store=self._store,
             budget=self._memory.logs,
             producers=self._producers,
-            relaying=self._memory.relaying,
             sync_rounds=self._sync_rounds,
             writer_id=incarnation.id,
             lease_alive=incarnation.lease_alive,
             env=self._env,
             spawn=self._supervisor.brief,
-            dial=self._dial,
-            progress_of=self._progress_of,
-            suspicions=self._suspicions,
-            lost_followers=self._lost_followers,
+            replication=self._replication,
             provenance=lambda segment: provenance(segment, self._view.segments_of(segment.topic)),
         )

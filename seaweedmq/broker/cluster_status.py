@@ -21,19 +21,15 @@ async def leader_status(leader: Leader, _: GetClusterStatus) -> ClusterStatus:
 class StatusService:
     """The handler of ``model.calls.GetClusterStatus``."""
 
-    def __init__(
-        self, forward: LeaderForwarder, leader: Callable[[], Leader], trouble: Callable[[], str], timeout_s: float
-    ) -> None:
+    def __init__(self, forward: LeaderForwarder, trouble: Callable[[], str], timeout_s: float) -> None:
         """Create the handler.
 
         Args:
             forward: Access to the leader.
-            leader: Returns this broker's own duties as a leader.
             trouble: Returns the reason why etcd rejects calls of this broker; "" if it answers all.
             timeout_s: Deadline of a call, in seconds.
         """
         self._forward = forward
-        self._leader = leader
         self._trouble = trouble
         self._timeout_s = timeout_s
 
@@ -49,7 +45,7 @@ class StatusService:
                 return await self._forward.call(request, leader_status)
         except (Unavailable, DeadlineExceeded, TimeoutError) as error:
             if self._trouble():
-                return self._leader().status(leads=False)
+                return self._forward.own().status(leads=False)
             if isinstance(error, TimeoutError):
                 raise Unavailable(f"no leader answered within {patience_s:g} s: retry") from None
             raise

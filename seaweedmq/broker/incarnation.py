@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.groups.registry import Groups
-from seaweedmq.broker.leader.leader import Leader
+from seaweedmq.broker.groups.store import GroupStores
+from seaweedmq.broker.leader.leader import HostBroker, Leader
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.memory.broker_memory import BrokerMemory
 from seaweedmq.broker.segment.follower import FollowerService
@@ -16,6 +17,7 @@ from seaweedmq.broker.upkeep.compaction import AutoCompaction
 from seaweedmq.broker.upkeep.conversion import Conversion
 from seaweedmq.broker.upkeep.load import LoadReporter
 from seaweedmq.broker.upkeep.maintenance import Maintenance
+from seaweedmq.broker.upkeep.retention import Retention
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.view import ClusterView
@@ -65,7 +67,7 @@ class Incarnation:
         """Register as draining, under the same lease.
 
         Raises:
-            Deposed: If the lease has ended.
+            LeaseEnded: If the lease has ended.
         """
         self._info = replace(self._info, draining=True)
         await self.session.update(self._info)
@@ -114,9 +116,7 @@ def make_incarnation(
     def make_groups() -> Groups:
         return Groups(
             view=parts.view,
-            election=election,
-            meta=parts.meta,
-            store=parts.store,
+            stores=GroupStores(parts.meta, parts.store, election, parts.env.rng),
             dial=parts.dial,
             catch_up=parts.descriptions.catch_up,
             config=parts.config,
@@ -133,12 +133,9 @@ def make_incarnation(
         store=parts.store,
         env=parts.env,
         clock=parts.clock,
-        dial=parts.dial,
-        stats=parts.descriptions.stats,
+        host=HostBroker(dial=parts.dial, stats=parts.descriptions.stats, is_leaving=parts.is_leaving, etcd=etcd_access),
         config=parts.config,
         make_groups=make_groups,
-        is_leaving=parts.is_leaving,
-        etcd=etcd_access,
     )
     followers = FollowerService(
         config=parts.config,
@@ -177,17 +174,22 @@ def make_incarnation(
         converter=parts.converter,
         cpu_share=lambda: reporter.cpu_share,
     )
-    maintenance = Maintenance(
+    retention = Retention(
         config=parts.config,
         broker_id=info.id,
         view=parts.view,
         store=parts.store,
         converter=parts.converter,
-        conversion=conversion,
-        compaction=compaction,
-        segments=parts.owned.segments.values,
         clock=parts.clock,
         report_emptied=parts.report_emptied,
+    )
+    maintenance = Maintenance(
+        config=parts.config,
+        segments=parts.owned.segments.values,
+        clock=parts.clock,
+        conversion=conversion,
+        compaction=compaction,
+        retention=retention,
     )
 
     def begin() -> None:

@@ -35,7 +35,7 @@ class LeaderForwarder:
         Args:
             view: Mirror of the metadata.
             dialer: Connects to other brokers.
-            own: Returns this broker's own duties as a leader.
+            own: Returns this broker's own duties as a leader; raises Unavailable while it is not registered.
             rng: Source of the backoff's jitter.
             timeout_s: Longest wait for a leader, in seconds.
             forwarded: Whether the calls were forwarded to this broker; they are not forwarded again.
@@ -43,13 +43,14 @@ class LeaderForwarder:
         self._forwarded = forwarded
         self._view = view
         self._dialer = dialer
-        self._own = own
+        self.own = own
+        """Function that returns this broker's own duties as a leader."""
         self._rng = rng
         self._timeout_s = timeout_s
 
     def without_forwarding(self) -> "LeaderForwarder":
         """Return the forwarder for calls that another broker forwarded."""
-        return LeaderForwarder(self._view, self._dialer, self._own, self._rng, self._timeout_s, forwarded=True)
+        return LeaderForwarder(self._view, self._dialer, self.own, self._rng, self._timeout_s, forwarded=True)
 
     async def call(self, request: Call[R], answer: Callable[[Leader, Any], Awaitable[R]]) -> R:
         """Return the leader's answer, waiting while there is no leader.
@@ -58,7 +59,7 @@ class LeaderForwarder:
         """
 
         async def attempt() -> R:
-            own = self._own()
+            own = self.own()
             if own.leading:
                 return await _here(own, answer(own, request))
             return await self._dialer.dial(self._another(own).address).forwarded.call(request)
@@ -76,7 +77,7 @@ class LeaderForwarder:
             StaleMetadata: If another broker has become the leader.
             Unavailable: If brokers disagree about the leader.
         """
-        own = self._own()
+        own = self.own()
         if own.leading:
             async with closing(local(own)) as replies:
                 async for reply in replies:

@@ -4,14 +4,15 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, TypeVar
 
 from seaweedmq.broker.incarnation import Incarnation
-from seaweedmq.coordination.session import Session, Standby
-from seaweedmq.errors import AlreadyExists, Deposed, SeaweedMQError
+from seaweedmq.coordination.session import Session
+from seaweedmq.errors import AlreadyExists, LeaseEnded, SeaweedMQError
 from seaweedmq.model.broker import BrokerInfo
-from seaweedmq.ports import Environment, MetaStore
+from seaweedmq.ports import Environment
 from seaweedmq.runtime.log_once import OnceLogger
 from seaweedmq.runtime.retrying import backoff, retrying
 
@@ -19,6 +20,16 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 VERSION = version("seaweedmq")
 REGISTRATION = "registration"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """The addresses at which other processes dial a broker."""
+
+    address: str
+    """Address for clients and brokers."""
+    kafka_address: str = ""
+    """Address for Kafka clients; "" for none."""
 
 
 class Membership:
@@ -31,12 +42,10 @@ class Membership:
     def __init__(
         self,
         *,
-        meta: MetaStore,
         env: Environment,
         lease_ttl_s: float,
-        standby: Standby | None,
-        address: str,
-        kafka_address: str,
+        endpoints: Endpoints,
+        make_session: Callable[[], Session],
         admit: Callable[[], Awaitable[None]],
         make_incarnation: Callable[[BrokerInfo, Session], Incarnation],
         changed: Callable[[], None],
@@ -45,12 +54,10 @@ class Membership:
         """Create the membership.
 
         Args:
-            meta: etcd.
             env: Clocks and randomness.
             lease_ttl_s: Lease of a broker, in seconds.
-            standby: Renews leases that the event loop does not renew.
-            address: Address of this broker.
-            kafka_address: Address for Kafka clients; "" for none.
+            endpoints: Addresses of this broker.
+            make_session: Creates a session, which is not open.
             admit: Returns once the broker may register.
             make_incarnation: Creates an incarnation.
             changed: Called when an incarnation begins or is over.
@@ -62,12 +69,10 @@ class Membership:
         """Whether the next registrations are draining."""
         self.retiring = False
         """Whether the broker does not rejoin after the present incarnation."""
-        self._meta = meta
         self._env = env
         self._ttl_s = lease_ttl_s
-        self._standby = standby
-        self._address = address
-        self._kafka_address = kafka_address
+        self._endpoints = endpoints
+        self._make_session = make_session
         self._admit = admit
         self._make_incarnation = make_incarnation
         self._changed = changed
@@ -103,18 +108,18 @@ class Membership:
         async with self._joining:
             await self._admit()
             broker_id = f"b-{self._env.rng.getrandbits(32):08x}"
-            session = Session(self._meta, self._ttl_s, self._env.rng, self._env.boot_s, self._standby)
+            session = self._make_session()
             info = BrokerInfo(
                 id=broker_id,
-                address=self._address,
+                address=self._endpoints.address,
                 started_us=self._env.wall_us(),
                 pid=os.getpid(),
                 version=VERSION,
                 draining=self.draining,
-                kafka_address=self._kafka_address,
+                kafka_address=self._endpoints.kafka_address,
             )
             await session.open(info)
-            log.info("broker registered: %s at %s", broker_id, self._address)
+            log.info("broker registered: %s at %s", broker_id, self._endpoints.address)
             self.incarnation = self._make_incarnation(info, session)
         self._changed()
         return self.incarnation
@@ -141,8 +146,9 @@ class Membership:
             return
         try:
             await incarnation.announce_draining()
-        except Deposed as error:
-            log.info("drain announcement deferred: %s registers as draining next time: %s", self._address, error)
+        except LeaseEnded as error:
+            address = self._endpoints.address
+            log.info("drain announcement deferred: %s registers as draining next time: %s", address, error)
 
     def retire(self) -> None:
         """Do not rejoin any longer, and cancel a rejoin under way."""

@@ -150,7 +150,7 @@ class Election:
                     raise AssertionError("the campaign is over")
         except TimeoutError:
             return Tick()
-        except SeaweedMQError as error:  # Deposed means that the lease is gone; the session ends the campaign
+        except SeaweedMQError as error:  # LeaseEnded: the session ends the campaign
             _log.debug("leader lock: %s; retrying", error)
             low, high = PAUSE_TTLS
             return StoreUnavailable(self._session.ttl_s * self._rng.uniform(low, high))

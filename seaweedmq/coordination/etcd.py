@@ -17,7 +17,7 @@ from aetcd import rpc
 from seaweedmq.coordination.etcd_answers import meaning_of
 from seaweedmq.coordination.etcd_watch import changes_of, key_text, open_watch, prefix_range
 from seaweedmq.coordination.limits import check_transaction
-from seaweedmq.errors import Deposed, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable
+from seaweedmq.errors import InvalidArgument, LeaseEnded, OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.ports import Changes, Compare, Delete, Entry, Put, Snapshot
 from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
 
@@ -152,7 +152,7 @@ class EtcdMetaStore:
 
         try:
             return await self._repeatable(renew)
-        except Deposed:
+        except LeaseEnded:
             return 0.0
 
     async def revoke_lease(self, lease: int) -> None:
@@ -160,7 +160,7 @@ class EtcdMetaStore:
         request = rpc.LeaseRevokeRequest(ID=lease)
         try:
             await self._repeatable(lambda c: c.lease.LeaseRevoke(request, timeout=self._timeout_s))
-        except Deposed:
+        except LeaseEnded:
             return  # already gone, as requested
 
     async def compact(self, revision: int) -> None:

@@ -8,7 +8,7 @@ brokers wait for the operator instead of ending.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seaweedmq.errors import Deposed, InvalidArgument, OutOfRange, ResourceExhausted, SeaweedMQError, Unavailable
+from seaweedmq.errors import InvalidArgument, LeaseEnded, OutOfRange, ResourceExhausted, SeaweedMQError, Unavailable
 
 NO_SPACE = "database space exceeded"
 """Part of etcd's message while the alarm NOSPACE is raised: it reads, renews and deletes, but takes no puts."""
@@ -24,7 +24,7 @@ class Meaning:
     """Whether another endpoint may answer the call."""
 
 
-_LEASE_GONE = Meaning(Deposed, "the lease is gone: register again under a new lease")
+_LEASE_GONE = Meaning(LeaseEnded, "the lease is gone: register again under a new lease")
 _INVALID = Meaning(InvalidArgument, "the request breaks a limit of etcd: send another one")
 _TOO_LARGE = Meaning(InvalidArgument, "the request is too large: send a smaller one, or raise --max-request-bytes")
 _LOGIN = Meaning(Unavailable, "it requires a login: allow access without one; retry")

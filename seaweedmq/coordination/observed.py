@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from seaweedmq.codec.state import keys
 from seaweedmq.coordination.waiting import end_watch
-from seaweedmq.errors import Deposed, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable
+from seaweedmq.errors import InvalidArgument, LeaseEnded, OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.ports import Changes, Compare, Delete, Entry, MetaStore, Put, Snapshot
 from seaweedmq.runtime.log_once import OnceLogger
 
@@ -26,7 +26,7 @@ PROBE_S = 3.0
 NO_REVISION = 2**62
 """Modification revision that no key has: a transaction that compares it changes nothing."""
 NO_LEASE = 2**63 - 1
-MISPLACED = (OutOfRange, InvalidArgument, Deposed)
+MISPLACED = (OutOfRange, InvalidArgument, LeaseEnded)
 """Errors that a read, or a call about a lease, cannot mean: it names no revision, breaks no limit and writes no key."""
 
 
@@ -130,6 +130,6 @@ class ObservedMetaStore:
         return answer
 
     def _note(self, what: str, error: SeaweedMQError) -> None:
-        if not isinstance(error, (Deposed, InvalidArgument, OutOfRange)):  # these answer the call
+        if not isinstance(error, (LeaseEnded, InvalidArgument, OutOfRange)):  # these answer the call
             self._failures_log.add(what, error)
             self._refused.set()

@@ -12,7 +12,7 @@ from seaweedmq.codec.state.keys import KAFKA_ADDRESSES, address_key, broker_key,
 from seaweedmq.codec.state.metadata import broker_to_json
 from seaweedmq.coordination.standby import GuardedLease
 from seaweedmq.coordination.waiting import until_deleted
-from seaweedmq.errors import AlreadyExists, Deposed, SeaweedMQError, Unavailable
+from seaweedmq.errors import AlreadyExists, LeaseEnded, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.ports import Compare, Entry, MetaStore, Put, loop_s
 from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
@@ -116,7 +116,7 @@ class Session:
             self._standby.guard(self)
         try:
             await self._register(info)
-        except Deposed as error:
+        except LeaseEnded as error:
             await self.close()
             raise Unavailable(f"the lease of {info.id} ended before it was registered, etcd is slow: retry") from error
         except BaseException:
@@ -152,13 +152,13 @@ class Session:
         """Replace the registration under the lease. An ended one is not restored.
 
         Raises:
-            Deposed: If nothing is registered under the lease any longer.
+            LeaseEnded: If nothing is registered under the lease any longer.
             Unavailable: If the outcome is unknown.
         """
         key, lease = broker_key(info.id), self.lease
         registered = Compare(key, lease=lease)
         if not lease or await self._store.transact([registered], [Put(key, broker_to_json(info), lease)]) is None:
-            raise Deposed(f"the lease of broker {info.id} has ended: register again under a new one")
+            raise LeaseEnded(f"the lease of broker {info.id} has ended: register again under a new one")
 
     async def close(self) -> None:
         """Stop renewing and end the lease, so that others need not wait for it; best effort, within 2 s."""

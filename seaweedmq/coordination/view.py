@@ -3,22 +3,22 @@
 import asyncio
 import logging
 import random
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from seaweedmq.codec.state import keys
-from seaweedmq.codec.state.cluster import identity_from_json
-from seaweedmq.codec.state.metadata import (
-    broker_from_json,
-    deletion_from_json,
-    low_watermarks_from_json,
-    segment_from_json,
-    topic_from_json,
+from seaweedmq.coordination.changed_topics import ChangedTopics
+from seaweedmq.coordination.mirrored_values import (
+    Departure,
+    LeaderLock,
+    StaleRegistration,
+    Value,
+    identity_in,
+    read_value,
 )
+from seaweedmq.coordination.open_counts import OpenCounts
 from seaweedmq.coordination.waiting import end_watch
-from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError, Unavailable, Unsupported
+from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.cluster import ClusterIdentity
 from seaweedmq.model.segment import Segment, SegmentId
@@ -33,65 +33,6 @@ READ_AT_ONCE = 1_000
 RETRY_FIRST_S, RETRY_MOST_S = 0.1, 2.0
 REVISION_BITS = 40
 """Bits of a version below the generation: a million changes a second would take twelve days to fill them."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Leader:
-    broker_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Left:
-    broker_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class _StaleRegistration:
-    """A registration without a lease."""
-
-
-_Value: TypeAlias = (
-    _Leader | _Left | _StaleRegistration | BrokerInfo | Topic | Segment | LowWatermarks | Deletion | None
-)
-"""The decoded value of a key; None if the key is not mirrored or not readable."""
-
-
-class ChangedTopics:
-    """The topics that changed, gathered for a reader that processes only changes."""
-
-    def __init__(self, readers: list["ChangedTopics"]) -> None:
-        """Create the reader and register it with the view.
-
-        Args:
-            readers: Readers that the view notifies; this one is removed by :meth:`close`.
-        """
-        self._names: dict[TopicName, None] = {}  # not a set: the order of the changes is deterministic
-        self._some = asyncio.Event()
-        self._readers = readers
-        readers.append(self)
-
-    def add(self, names: Iterable[TopicName]) -> None:
-        """Add topics whose settings, segments or existence changed."""
-        self._names.update(dict.fromkeys(names))
-        self._some.set()
-
-    async def take(self) -> Sequence[TopicName]:
-        """Return the topics that changed since the last call, waiting for a change.
-
-        It may be empty after other changes.
-        """
-        await self._some.wait()
-        return self.take_now()
-
-    def take_now(self) -> Sequence[TopicName]:
-        """Return the topics that changed since the last call."""
-        self._some.clear()
-        names, self._names = tuple(self._names), {}
-        return names
-
-    def close(self) -> None:
-        """Stop gathering."""
-        self._readers.remove(self)
 
 
 class ClusterView:
@@ -138,11 +79,10 @@ class ClusterView:
         """Open part of ``segments``: its readers do not pay for the sealed ones."""
         self.deletions: Mapping[TopicName, Deletion] = self._deletions
         """Deleted topics whose files may still exist. None of them is in ``topics``."""
-        self._carried: Counter[str] = Counter()
-        self.carried: Mapping[str, int] = self._carried
+        self._counts = OpenCounts()
+        self.carried = self._counts.carried
         """Number of open segments of topics by replica. It may contain brokers that left."""
-        self._led: Counter[str] = Counter()
-        self.led: Mapping[str, int] = self._led
+        self.led = self._counts.led
         """Number of open segments of topics by primary."""
         self._sealed: dict[SegmentId, tuple[float, bool]] = {}
         """Event loop time since when this view knows each sealed segment, and whether it saw the sealing."""
@@ -307,7 +247,7 @@ class ClusterView:
         for key in changes.deletes:
             self._forget(key)
         for entry in changes.puts:
-            self._learn(entry, _read(entry), is_new=True)
+            self._learn(entry, read_value(entry), is_new=True)
         self._announce(changes.revision)
 
     async def _replace(self, snapshot: Snapshot) -> None:
@@ -315,14 +255,14 @@ class ClusterView:
 
         Only changed values are decoded, yielding to other tasks; then all are applied at once.
         """
-        news: list[tuple[Entry, _Value]] = []
-        cluster = next(_identities(snapshot), None)
+        news: list[tuple[Entry, Value]] = []
+        cluster = identity_in(snapshot)
         known: Mapping[str, int] = self._mod_revisions
         if snapshot.revision < self.revision or cluster != self.cluster:
             known = {}  # the same revision may now be that of another value
         for at in range(0, len(snapshot.entries), READ_AT_ONCE):
             some = snapshot.entries[at : at + READ_AT_ONCE]
-            news += [(entry, _read(entry)) for entry in some if known.get(entry.key) != entry.mod_revision]
+            news += [(entry, read_value(entry)) for entry in some if known.get(entry.key) != entry.mod_revision]
             await asyncio.sleep(0)
         self.cluster = cluster
         for key in self._mod_revisions.keys() - {entry.key for entry in snapshot.entries}:
@@ -341,7 +281,7 @@ class ClusterView:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def _learn(self, entry: Entry, value: _Value, *, is_new: bool) -> None:
+    def _learn(self, entry: Entry, value: Value, *, is_new: bool) -> None:
         """Apply one value.
 
         Args:
@@ -360,7 +300,7 @@ class ClusterView:
                 if value.is_open:
                     self._open.setdefault(value.topic, {})[value.id] = value
                     if value.topic in self._topics:
-                        self._carry(value)
+                        self._counts.add(value)
             case Topic():
                 self._learn_topic(value)
             case LowWatermarks():
@@ -371,11 +311,11 @@ class ClusterView:
                 self._deletions[value.name] = value
             case BrokerInfo():
                 self._brokers[value.id] = value
-            case _Leader():
+            case LeaderLock():
                 self.leader = value.broker_id
-            case _Left():
+            case Departure():
                 self.left.add(value.broker_id)
-            case _StaleRegistration():
+            case StaleRegistration():
                 self._drop(entry.key)
                 self.stale_registrations[entry.key] = entry.mod_revision
             case None:
@@ -396,28 +336,14 @@ class ClusterView:
         self._touched[topic.name] = None
         if topic.name not in self._topics:
             for segment in self._open.get(topic.name, {}).values():
-                self._carry(segment)
+                self._counts.add(segment)
         self._topics[topic.name] = topic if topic.low_watermarks == offsets else replace(topic, low_watermarks=offsets)
 
     def _close(self, name: TopicName, segment: int) -> None:
         """Remove a segment from the open ones, if it is there."""
         was = _take_out(self._open, name, segment)
         if was is not None and name in self._topics:
-            self._uncarry(was)
-
-    def _carry(self, segment: Segment) -> None:
-        """Count an open segment for its brokers."""
-        self._carried.update(segment.replicas)
-        self._led[segment.primary] += 1
-
-    def _uncarry(self, segment: Segment) -> None:
-        """Undo :meth:`_carry`."""
-        self._carried.subtract(segment.replicas)
-        self._led[segment.primary] -= 1
-        for counts, brokers in ((self._carried, segment.replicas), (self._led, (segment.primary,))):
-            for broker in brokers:
-                if not counts[broker]:
-                    del counts[broker]
+            self._counts.remove(was)
 
     def _forget(self, key: str) -> None:
         if self._mod_revisions.pop(key, None) is not None:
@@ -437,7 +363,7 @@ class ClusterView:
                 self._touched[name] = None
                 if self._topics.pop(name, None) is not None:
                     for left in self._open.get(name, {}).values():
-                        self._uncarry(left)
+                        self._counts.remove(left)
             elif key.startswith(keys.LOW_WATERMARKS):
                 name = keys.parse_low_watermarks_key(key)
                 self._low.pop(name, None)
@@ -459,16 +385,6 @@ def _concerns_cluster(changes: Changes) -> bool:
     return keys.CLUSTER in changes.deletes or any(entry.key == keys.CLUSTER for entry in changes.puts)
 
 
-def _identities(snapshot: Snapshot) -> Iterator[ClusterIdentity]:
-    """Yield the identity of the cluster, if it is readable."""
-    for entry in snapshot.entries:
-        if entry.key == keys.CLUSTER:
-            try:
-                yield identity_from_json(entry.value)
-            except (Corrupt, Unsupported) as error:
-                _log.error("etcd key ignored: %r: %s", entry.key, error)
-
-
 def _take_out(segments: dict[TopicName, dict[int, Segment]], name: TopicName, segment: int) -> Segment | None:
     of_topic = segments.get(name)
     if of_topic is None:
@@ -477,43 +393,3 @@ def _take_out(segments: dict[TopicName, dict[int, Segment]], name: TopicName, se
     if not of_topic:
         del segments[name]
     return taken
-
-
-def _read(entry: Entry) -> _Value:
-    """Decode an entry; return None, with an error in the log, if it is not readable."""
-    key = entry.key
-    try:
-        if key.startswith(keys.SEGMENTS):
-            segment = segment_from_json(entry.value)
-            _check(key, keys.segment_key(segment.topic, segment.id))
-            return segment
-        if key.startswith(keys.TOPICS):
-            topic = topic_from_json(entry.value)
-            _check(key, keys.topic_key(topic.name))
-            return topic
-        if key.startswith(keys.LOW_WATERMARKS):
-            low = low_watermarks_from_json(entry.value)
-            _check(key, keys.low_watermarks_key(low.name))
-            return low
-        if key.startswith(keys.DELETIONS):
-            deletion = deletion_from_json(entry.value)
-            _check(key, keys.deletion_key(deletion.name))
-            return deletion
-        if not entry.lease and key.startswith((keys.BROKERS, keys.ADDRESSES)):
-            return _StaleRegistration()
-        if key.startswith(keys.BROKERS):
-            info = broker_from_json(entry.value)
-            _check(key, keys.broker_key(info.id))
-            return info
-        if key.startswith(keys.LEFT):
-            return _Left(keys.parse_left_key(key))
-        if key == keys.LEADER:
-            return _Leader(entry.value.decode())
-    except (Corrupt, Unsupported, UnicodeDecodeError) as error:
-        _log.error("etcd key ignored: %r: %s", key, error)
-    return None
-
-
-def _check(key: str, expected: str) -> None:
-    if key != expected:
-        raise Corrupt(f"its value belongs to {expected!r}")

@@ -1,8 +1,11 @@
-"""Addresses as users type them: ``host:port``."""
+"""Addresses as users type them, ``host:port``, and the check that a server can listen on one."""
 
+import asyncio
+import errno
+import socket
 from typing import NamedTuple
 
-from seaweedmq.errors import InvalidArgument
+from seaweedmq.errors import AlreadyExists, InvalidArgument
 
 DEFAULT_HOST = "127.0.0.1"
 WILDCARD_HOSTS = frozenset({"0.0.0.0", "::"})
@@ -38,3 +41,41 @@ def parse_address(text: str) -> Address:
             "write it like 127.0.0.1:17777 or [::1]:17777"
         )
     return Address(host or DEFAULT_HOST, int(port))
+
+
+async def check_free(address: Address) -> None:
+    """Bind the port with a plain socket: gRPC reports neither the cause of a failure nor a partial bind.
+
+    Raises:
+        InvalidArgument: If the process cannot bind the address.
+        AlreadyExists: If the port is in use.
+    """
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except OSError as error:
+        raise InvalidArgument(
+            f"cannot listen on {address}, {error.strerror}: name an address of this machine"
+        ) from error
+    failures: list[OSError] = []
+    for family, kind, protocol, _, target in found:
+        try:
+            with socket.socket(family, kind, protocol) as trial:
+                trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                trial.bind(target)
+        except OSError as error:
+            failures.append(error)
+    if any(error.errno == errno.EADDRINUSE for error in failures):
+        raise port_in_use(address)
+    if len(failures) == len(found):
+        raise InvalidArgument(
+            f"cannot listen on {address}, {failures[0].strerror}: use an address of this machine and a port above 1023"
+        )
+
+
+def port_in_use(address: Address) -> AlreadyExists:
+    """Return the error of an address whose port is in use."""
+    return AlreadyExists(
+        f"port {address.port} at {address.host} is in use: stop its listener, or listen on another port"
+    )

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from seaweedmq.model.messages.calls import Call, DescribeTopic
 from seaweedmq.rpc.messages import admin, cluster, kafka_groups, topics
-from seaweedmq.rpc.unary import Unary
+from seaweedmq.rpc.messages.unary import Unary
 
 METHODS: Final[Mapping[type[Call[Any]], Unary[Any, Any]]] = {
     method.call: method for method in (*topics.CALLS, *admin.CALLS, *kafka_groups.CALLS, *cluster.CALLS)

@@ -1,35 +1,33 @@
 """gRPC server of a ``BrokerApi``; its handlers only translate."""
 
 import asyncio
-import errno
 import itertools
 import logging
 import os
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
-    AbstractContextManager,
-    AsyncExitStack,
     asynccontextmanager,
-    nullcontext,
 )
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import grpc
 import grpc.aio
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from seaweedmq.errors import AlreadyExists, InvalidArgument, ResourceExhausted, SeaweedMQError, Unsupported
+from seaweedmq.errors import SeaweedMQError, Unsupported
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.messages.frames import LARGE_MESSAGE_BYTES, PROTOCOL_VERSION, Frames
 from seaweedmq.ports import BrokerApi
 from seaweedmq.rpc import call_batcher, status
-from seaweedmq.rpc.address import Address, parse_address
+from seaweedmq.rpc.address import Address, check_free, parse_address, port_in_use
 from seaweedmq.rpc.channels.server import ChannelHandler, ChannelServer
+from seaweedmq.rpc.health import HealthProbe, Readiness
 from seaweedmq.rpc.messages import cluster, data, groups
+from seaweedmq.rpc.messages.unary import Unary
 from seaweedmq.rpc.methods import METHODS, TOGETHER
+from seaweedmq.rpc.stream_admission import StreamAdmission, StreamMemory
 from seaweedmq.rpc.transport import (
     AT_ONCE,
     CLUSTER_SERVICE,
@@ -41,11 +39,8 @@ from seaweedmq.rpc.transport import (
     SERVICES,
     server_options,
 )
-from seaweedmq.rpc.unary import Unary
 from seaweedmq.rpc.v1 import cluster_pb2
 from seaweedmq.runtime.closing import closing
-from seaweedmq.runtime.log_once import RejectionLog
-from seaweedmq.runtime.signal import Signal
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -57,37 +52,10 @@ UNARY_CALLS_MAX: Final = 1_000
 _log = logging.getLogger(__name__)
 
 
-class StreamMemory(Protocol):
-    """A source of memory for streams."""
-
-    def ahead(self) -> AbstractContextManager[int]:
-        """Reserve memory for the life of a stream of channels; the value is the bytes that clients may send ahead."""
-
-    def lent(self) -> AbstractAsyncContextManager[None]:
-        """Reserve memory for the life of one stream, and wait for it for a limited time.
-
-        Raises:
-            ResourceExhausted: If no memory is free in time.
-        """
-
-
-class Readiness(Protocol):
-    """A broker's readiness to serve."""
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether the broker serves at present."""
-        ...
-
-    @property
-    def changed(self) -> Signal:
-        """Signal that fires when ``is_ready`` may have changed."""
-
-
 class RpcServer:
     """A running server, created by ``serve``."""
 
-    def __init__(self, server: grpc.aio.Server, handlers: "_Handlers", probe: "_Probe", address: Address) -> None:
+    def __init__(self, server: grpc.aio.Server, handlers: "_Handlers", probe: HealthProbe, address: Address) -> None:
         self._server = server
         self._handlers = handlers
         self._probe = probe
@@ -134,61 +102,23 @@ async def serve(
         AlreadyExists: If the port is in use.
     """
     address = parse_address(listen)
-    await _check_free(address)
+    await check_free(address)
     server = grpc.aio.server(
         options=server_options(LARGE_MESSAGE_BYTES + MESSAGE_SLACK_BYTES, config.connections_max),
         maximum_concurrent_rpcs=config.streams_max + UNARY_CALLS_MAX,
     )
-    handlers = _Handlers(api, config.streams_max, memory, protocol_version)
+    handlers = _Handlers(api, StreamAdmission(config.streams_max, memory), protocol_version)
     handlers.add_to(server)
-    probe = _Probe(readiness)
+    probe = HealthProbe(readiness)
     health_pb2_grpc.add_HealthServicer_to_server(probe.servicer, server)
     await probe.start()
     reflection.enable_server_reflection((*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
     try:
         port = server.add_insecure_port(str(address))
     except RuntimeError as error:
-        raise _taken(address) from error
+        raise port_in_use(address) from error
     await server.start()
     return RpcServer(server, handlers, probe, Address(address.host, port))
-
-
-class _Probe:
-    """The health service, which reports the broker's readiness for every service."""
-
-    def __init__(self, readiness: Readiness | None) -> None:
-        self.servicer = health.aio.HealthServicer()
-        self._readiness = readiness
-        self._following: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        """Report the current readiness, and every change until :meth:`stop`."""
-        if self._readiness is None:
-            await self._report(is_ready=True)
-            return
-        await self._report(is_ready=self._readiness.is_ready)
-        self._following = asyncio.create_task(self._follow(self._readiness), name="health")
-
-    async def stop(self) -> None:
-        """Report from now on that the server does not serve; a second call has no effect."""
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.wait({self._following})
-        await self.servicer.enter_graceful_shutdown()
-
-    async def _follow(self, readiness: Readiness) -> None:
-        reported: bool | None = None
-        while True:
-            if reported == readiness.is_ready:
-                await readiness.changed.wait()
-            else:
-                reported = readiness.is_ready
-                await self._report(is_ready=reported)
-
-    async def _report(self, *, is_ready: bool) -> None:
-        serving = health_pb2.HealthCheckResponse.ServingStatus
-        for service in ("", *SERVICES):
-            await self.servicer.set(service, serving.SERVING if is_ready else serving.NOT_SERVING)
 
 
 class _Handlers:
@@ -197,16 +127,13 @@ class _Handlers:
     They pull requests only as fast as the api takes them, so that flow control reaches the client.
     """
 
-    def __init__(self, api: BrokerApi, streams_max: int, memory: StreamMemory | None, protocol_version: int) -> None:
+    def __init__(self, api: BrokerApi, admission: StreamAdmission, protocol_version: int) -> None:
         self._api = api
-        self._streams_max = streams_max
-        self._memory = memory
+        self._admission = admission
         self._protocol_version = protocol_version
         self._between_brokers: frozenset[str] = frozenset()
-        self._streams = 0
         self._channel_servers: set[ChannelServer[Any, Any]] = set()
         self._failures = itertools.count(1)
-        self._rejections = RejectionLog(_log, "streams")
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register every service."""
@@ -215,7 +142,7 @@ class _Handlers:
         for method in METHODS.values():
             services[method.service][method.name] = grpc.unary_unary_rpc_method_handler(self._unary(method))
         services[DATA_SERVICE]["Publish"] = self._channels(
-            "Publish", api.publish, data.decode_publish_request, data.encode_publish_reply, self._admit_stream
+            "Publish", api.publish, data.decode_publish_request, data.encode_publish_reply, self._admission.admit
         )
         services[DATA_SERVICE]["Subscribe"] = grpc.stream_stream_rpc_method_handler(
             self._stream("Subscribe", api.subscribe),
@@ -232,7 +159,7 @@ class _Handlers:
             api.replicate,
             cluster.decode_replicate_request,
             cluster.encode_replicate_reply,
-            self._count_stream,
+            self._admission.count,
         )
         travelling = [METHODS[call] for call in TOGETHER]
         for service in {method.service for method in travelling}:
@@ -271,9 +198,9 @@ class _Handlers:
         forwarded: Callable[[AsyncIterator[Q]], AsyncIterator[R]] | None = None,
     ) -> Callable[..., Awaitable[None]]:
         async def handle(requests: AsyncIterator[Q], context: Context) -> None:
-            answer, admission = call, self._admit_stream
+            answer, admission = call, self._admission.admit
             if forwarded is not None and _is_forwarded(context):
-                answer, admission = forwarded, self._count_stream
+                answer, admission = forwarded, self._admission.count
             async with self._errors_as_status(name, context), admission(), closing(answer(requests)) as replies:
                 async for reply in replies:
                     await context.write(reply)
@@ -299,7 +226,7 @@ class _Handlers:
                 told=lambda error: self._reported_error(name, context, error),
             )
             async with self._errors_as_status(name, context):
-                with self._memory.ahead() if self._memory else nullcontext(0) as ahead_bytes:
+                with self._admission.ahead() as ahead_bytes:
                     server = ChannelServer(answering, ahead_bytes=ahead_bytes)
                     self._channel_servers.add(server)
                     try:
@@ -315,39 +242,9 @@ class _Handlers:
             server.wind_down()
 
     async def _report_load(self, requests: AsyncIterator[Any], context: Context) -> bytes:
-        async with self._errors_as_status("ReportLoad", context), self._count_stream():
+        async with self._errors_as_status("ReportLoad", context), self._admission.count():
             await self._api.report_load(requests)
         return cluster_pb2.ReportLoadReply().SerializeToString()
-
-    @asynccontextmanager
-    async def _count_stream(self) -> AsyncIterator[None]:
-        if self._streams >= self._streams_max:
-            error = ResourceExhausted(
-                f"this broker serves {self._streams} streams, its limit: close some, use more brokers, "
-                "or raise streams_max"
-            )
-            self._rejections.add(error)
-            raise error
-        self._streams += 1
-        try:
-            yield
-        finally:
-            self._streams -= 1
-
-    @asynccontextmanager
-    async def _admit_stream(self) -> AsyncIterator[None]:
-        """Count a stream and reserve its memory.
-
-        Streams between brokers reserve none: waiting streams may depend on them.
-        """
-        async with self._count_stream(), AsyncExitStack() as held:
-            if self._memory:
-                try:
-                    await held.enter_async_context(self._memory.lent())
-                except ResourceExhausted as error:
-                    self._rejections.add(error)
-                    raise
-            yield
 
     @asynccontextmanager
     async def _errors_as_status(self, method: str, context: Context) -> AsyncIterator[None]:
@@ -391,40 +288,3 @@ def _is_over(error: Exception) -> bool:
 
 def _is_forwarded(context: Context) -> bool:
     return any(key == FORWARDED_KEY for key, _ in context.invocation_metadata() or ())
-
-
-async def _check_free(address: Address) -> None:
-    """Bind the port with a plain socket: gRPC reports neither the cause of a failure nor a partial bind.
-
-    Raises:
-        InvalidArgument: If the process cannot bind the address.
-        AlreadyExists: If the port is in use.
-    """
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(
-            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-    except OSError as error:
-        raise InvalidArgument(
-            f"cannot listen on {address}, {error.strerror}: name an address of this machine"
-        ) from error
-    failures: list[OSError] = []
-    for family, kind, protocol, _, target in found:
-        try:
-            with socket.socket(family, kind, protocol) as trial:
-                trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                trial.bind(target)
-        except OSError as error:
-            failures.append(error)
-    if any(error.errno == errno.EADDRINUSE for error in failures):
-        raise _taken(address)
-    if len(failures) == len(found):
-        raise InvalidArgument(
-            f"cannot listen on {address}, {failures[0].strerror}: use an address of this machine and a port above 1023"
-        )
-
-
-def _taken(address: Address) -> AlreadyExists:
-    return AlreadyExists(
-        f"port {address.port} at {address.host} is in use: stop its listener, or listen on another port"
-    )

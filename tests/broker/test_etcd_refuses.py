@@ -12,8 +12,8 @@ from seaweedmq.broker.readiness import LEASE, START
 from seaweedmq.coordination.observed import PROBE_S
 from seaweedmq.errors import (
     Corrupt,
-    Deposed,
     InvalidArgument,
+    LeaseEnded,
     OutOfRange,
     ResourceExhausted,
     SeaweedMQError,
@@ -34,7 +34,7 @@ LIMITS = {
 UNARY = ("get", "list", "transact", "grant_lease", "renew_lease", "revoke_lease")
 CALLS = (*UNARY, "watch")
 KINDS: tuple[type[SeaweedMQError], ...] = (
-    *(Unavailable, ResourceExhausted, InvalidArgument, OutOfRange, Deposed, Corrupt, Unsupported),
+    *(Unavailable, ResourceExhausted, InvalidArgument, OutOfRange, LeaseEnded, Corrupt, Unsupported),
     SeaweedMQError,
 )
 

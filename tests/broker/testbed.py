@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from seaweedmq.broker.broker import Broker
 from seaweedmq.broker.inspect import Inspection
+from seaweedmq.broker.membership import Endpoints
 from seaweedmq.client.subscribe.assembler import FrameAssembler
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.paths import GROUPS
@@ -256,8 +257,7 @@ class Host:
             meta=self.meta,
             dialer=testbed.network.dialer(self.owner),
             converter=MemoryTableConverter(store, row_group_bytes=64 * KIB),
-            address=address,
-            kafka_address=f"127.0.0.1:{9_000 + number}" if config.kafka_listen else "",
+            endpoints=Endpoints(address, f"127.0.0.1:{9_000 + number}" if config.kafka_listen else ""),
         )
         testbed.network.serve(address, self.owner, self.broker.api)
 

@@ -13,7 +13,7 @@ from seaweedmq.codec.state.metadata import low_watermarks_to_json, topic_to_json
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.errors import AlreadyExists, Deposed
+from seaweedmq.errors import AlreadyExists, Deposed, LeaseEnded
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.topic import Durability, LowWatermarks, Scaling, Topic, TopicName
 from seaweedmq.ports import Compare, Delete, Put, loop_s
@@ -139,10 +139,10 @@ async def test_a_registration_is_replaced_while_it_lasts_and_never_brought_back(
 
         await store.revoke_lease(session.lease)
 
-        with pytest.raises(Deposed, match="the lease of broker b1 has ended: register again"):
+        with pytest.raises(LeaseEnded, match="the lease of broker b1 has ended: register again"):
             await session.update(broker("b1", "h:1"))
         await session.close()
-        with pytest.raises(Deposed, match="the lease of broker b1 has ended: register again"):
+        with pytest.raises(LeaseEnded, match="the lease of broker b1 has ended: register again"):
             await session.update(broker("b1", "h:1"))
         await until(lambda: not view.brokers, view)
         assert await store.get(keys.broker_key("b1")) is None

@@ -12,7 +12,7 @@ from seaweedmq.coordination.etcd import LIST_PAGE_KEYS
 from seaweedmq.coordination.etcd_watch import PROBE_AFTER_S
 from seaweedmq.coordination.limits import TRANSACTION_BYTES_MAX, TRANSACTION_OPS_MAX
 from seaweedmq.coordination.waiting import end_watch
-from seaweedmq.errors import Deposed, InvalidArgument, OutOfRange, Unavailable
+from seaweedmq.errors import InvalidArgument, LeaseEnded, OutOfRange, Unavailable
 from seaweedmq.ports import Changes, Compare, Delete, MetaStore, Put
 from tests.support.meta import CALL_TIMEOUT_S, Backend
 
@@ -181,7 +181,7 @@ async def test_keys_die_with_their_lease_in_one_revision(backend: Backend) -> No
     assert [entry.key for entry in (await store.list("/")).entries] == ["/stays"]
     assert await store.renew_lease(lease) == 0
     await store.revoke_lease(lease)
-    with pytest.raises(Deposed):
+    with pytest.raises(LeaseEnded):
         await store.transact([], [Put("/new", b""), Put("/3", b"", lease)])
     assert await store.get("/new") is None
 

@@ -16,7 +16,7 @@ from seaweedmq.coordination import etcd
 from seaweedmq.coordination.etcd import EtcdMetaStore
 from seaweedmq.coordination.etcd_answers import meaning_of
 from seaweedmq.coordination.waiting import end_watch
-from seaweedmq.errors import Deposed, InvalidArgument, OutOfRange, ResourceExhausted, SeaweedMQError, Unavailable
+from seaweedmq.errors import InvalidArgument, LeaseEnded, OutOfRange, ResourceExhausted, SeaweedMQError, Unavailable
 from seaweedmq.ports import MetaStore, Put
 
 REFUSALS: dict[tuple[str, str], type[SeaweedMQError]] = {
@@ -33,7 +33,7 @@ REFUSALS: dict[tuple[str, str], type[SeaweedMQError]] = {
     ("PERMISSION_DENIED", "etcdserver: permission denied"): Unavailable,
     ("FAILED_PRECONDITION", "etcdserver: authentication is not enabled"): Unavailable,
     ("FAILED_PRECONDITION", "etcdserver: lease already exists"): Unavailable,
-    ("NOT_FOUND", "etcdserver: requested lease not found"): Deposed,
+    ("NOT_FOUND", "etcdserver: requested lease not found"): LeaseEnded,
     ("NOT_FOUND", "etcdserver: member not found"): Unavailable,
     ("OUT_OF_RANGE", "etcdserver: mvcc: required revision has been compacted"): OutOfRange,
     ("OUT_OF_RANGE", "etcdserver: mvcc: required revision is a future revision"): OutOfRange,
@@ -132,7 +132,7 @@ async def test_each_refusal_of_each_call_reaches_the_caller_as_its_kind(
         store = EtcdMetaStore(endpoint, timeout_s=5.0, rng=random.Random(1))
         for refusal, kind in REFUSALS.items():
             answers.refusal = refusal
-            if kind is Deposed and call in ("renew_lease", "revoke_lease"):
+            if kind is LeaseEnded and call in ("renew_lease", "revoke_lease"):
                 assert not await CALLS[call](store), "the requested change has happened already"
                 continue
             if kind is OutOfRange and call == "list":

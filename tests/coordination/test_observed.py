@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from seaweedmq.coordination.observed import ObservedMetaStore
-from seaweedmq.errors import Deposed, InvalidArgument, ResourceExhausted, SeaweedMQError, Unavailable
+from seaweedmq.errors import InvalidArgument, LeaseEnded, ResourceExhausted, SeaweedMQError, Unavailable
 from tests.sim.machines.etcd_errors import EtcdErrors
 from tests.sim.machines.loop import Owner, SimLoop
 from tests.sim.machines.meta import SimEtcd
@@ -20,7 +20,7 @@ CALLS: dict[str, Callable[[ObservedMetaStore], Awaitable[Any]]] = {
     "renew": lambda store: store.renew_lease(1),
     "revoke": lambda store: store.revoke_lease(1),
 }
-FITS = {"transact": {"deposed": Deposed, "invalid": InvalidArgument}}
+FITS = {"transact": {"deposed": LeaseEnded, "invalid": InvalidArgument}}
 
 
 @pytest.mark.parametrize("answer", ["unavailable", "exhausted", "invalid", "out of range", "deposed"])

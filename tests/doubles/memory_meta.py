@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from seaweedmq.coordination.limits import check_transaction
-from seaweedmq.errors import Deposed, InvalidArgument, OutOfRange, Unavailable
+from seaweedmq.errors import InvalidArgument, LeaseEnded, OutOfRange, Unavailable
 from seaweedmq.ports import Changes, Compare, Delete, Entry, Put, Snapshot
 
 HISTORY_REVISIONS_MAX = 100_000
@@ -160,7 +160,7 @@ class MemoryMetaServer:
             return None
         for change in then:
             if isinstance(change, Put) and change.lease and change.lease not in self._leases:
-                raise Deposed(f"lease {change.lease:x} is gone: register again under a new lease")
+                raise LeaseEnded(f"lease {change.lease:x} is gone: register again under a new lease")
         puts: list[Entry] = []
         deletes: list[str] = []
         for change in then:

@@ -24,6 +24,7 @@ from confluent_kafka.admin import (
 )
 
 from seaweedmq.broker.broker import Broker
+from seaweedmq.broker.membership import Endpoints
 from seaweedmq.kafka.gateway import Gateway
 from seaweedmq.kafka.handlers import Handlers
 from seaweedmq.kafka.wire.codes import Code
@@ -67,8 +68,7 @@ async def address() -> AsyncIterator[str]:
         meta=meta,
         dialer=Nobody(),
         converter=MemoryTableConverter(store, row_group_bytes=64 * KIB),
-        address="127.0.0.1:1",
-        kafka_address=gateway.address,
+        endpoints=Endpoints("127.0.0.1:1", gateway.address),
     )
     await broker.start()
     rooms = Handlers(broker.local)

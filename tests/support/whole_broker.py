@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seaweedmq.broker.broker import Broker
+from seaweedmq.broker.membership import Endpoints
 from seaweedmq.cli.servers.own_process import OwnProcess
 from seaweedmq.kafka.gateway import Gateway
 from seaweedmq.kafka.handlers import Handlers
@@ -56,8 +57,7 @@ async def whole_broker(storage: Path, config: BrokerConfig) -> AsyncIterator[Who
             meta=meta,
             dialer=dialer,
             converter=ProcessTableConverter(storage, cluster_id=lambda: store.cluster_id, rng=rng),
-            address=native.address,
-            kafka_address=gateway.address,
+            endpoints=Endpoints(native.address, gateway.address),
         )
         server = await serve(
             broker.api, native.address, config, memory=broker.stream_memory, readiness=broker.readiness

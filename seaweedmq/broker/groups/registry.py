@@ -5,39 +5,27 @@ All state belongs to one leadership and ends with it: the next leader reads etcd
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
 from seaweedmq.broker.groups.coordinator import Coordinator
 from seaweedmq.broker.groups.join_request import check_start
-from seaweedmq.broker.groups.journal import GroupJournal
-from seaweedmq.broker.groups.store import GroupName, GroupStore
+from seaweedmq.broker.groups.store import GroupName, GroupStore, GroupStores
 from seaweedmq.broker.groups.watermarks import Watermarks
-from seaweedmq.codec.state import keys
-from seaweedmq.codec.state.group_metadata import group_from_json
-from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.group.events import Changed, GroupLimits, Reset
 from seaweedmq.core.group.group_state_machine import GroupStateMachine
 from seaweedmq.core.group.memory import GROUP_BYTES, GroupMemory, record_bytes
 from seaweedmq.core.lineage.problems import check_recoverable
-from seaweedmq.errors import (
-    Conflict,
-    Corrupt,
-    InvalidArgument,
-    NotFound,
-    ResourceExhausted,
-    StaleMetadata,
-    Unsupported,
-)
+from seaweedmq.errors import Conflict, InvalidArgument, NotFound, ResourceExhausted, StaleMetadata
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.group_record import CommittedOffset, GroupRecord
 from seaweedmq.model.messages.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest, GroupSummary
 from seaweedmq.model.messages.subscribe import Start, StartKind
 from seaweedmq.model.topic import Topic, TopicName, check_name
-from seaweedmq.ports import BrokerApi, Delete, Environment, MetaStore, Put, SegmentStore
+from seaweedmq.ports import BrokerApi, Environment
 from seaweedmq.rpc.transport import DETECTION_S
 from seaweedmq.runtime.closing import closing
 from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
@@ -55,9 +43,7 @@ class Groups:
         self,
         *,
         view: ClusterView,
-        election: Election,
-        meta: MetaStore,
-        store: SegmentStore,
+        stores: GroupStores,
         dial: Callable[[str], BrokerApi],
         catch_up: Callable[[TopicName, int], Awaitable[None]],
         config: BrokerConfig,
@@ -67,9 +53,7 @@ class Groups:
     ) -> None:
         self._view = view
         self.memory = GroupMemory(memory_bytes_max)
-        self._election = election
-        self._meta = meta
-        self._journal = GroupJournal(meta=meta, store=store, election=election, rng=env.rng)
+        self.stores = stores
         self._catch_up = catch_up
         self._config = config
         self._env = env
@@ -98,7 +82,7 @@ class Groups:
         """Notify coordinators of metadata changes until cancelled; then all streams end."""
         try:
             async with asyncio.TaskGroup() as duties:
-                duties.create_task(self._journal.run(), name="journal of groups")
+                duties.create_task(self.stores.journal.run(), name="journal of groups")
                 duties.create_task(self._follow_topics(), name="topics of groups")
         finally:
             self._over = True
@@ -138,10 +122,6 @@ class Groups:
                     yield reply
         finally:
             coordinator.close(session)
-
-    async def record(self, revision: int, changes: Sequence[Put | Delete]) -> None:
-        """Write changes of groups to the storage. Errors are those of ``GroupJournal.record``."""
-        await self._journal.record(revision, changes)
 
     # --- administration -----------------------------------------------------------------------------------------------
 
@@ -210,13 +190,7 @@ class Groups:
     async def _all(self) -> dict[GroupName, GroupRecord]:
         """Return every group by name."""
         if self._known is None:
-            found = {}
-            for entry in (await self._meta.list(keys.GROUPS)).entries:
-                try:
-                    topic, group = keys.parse_group_key(entry.key)
-                    found[GroupName(topic, group)] = group_from_json(entry.value)
-                except (Corrupt, Unsupported) as error:
-                    log.error("etcd key ignored: %r: %s", entry.key, error)
+            found = await self.stores.records()
             if self._known is None:  # no other task was faster
                 self._known = found | {name: c.group.record for name, c in self._coordinators.items()}
                 self.memory.count(sum(map(record_bytes, self._known.values())))
@@ -238,7 +212,7 @@ class Groups:
     async def _load(self, name: GroupName, start: Start | None) -> Coordinator:
         await self._catch_up(name.topic, 0)
         topic = self._topic(name.topic)
-        store = GroupStore(self._meta, self._election, name, self._env.rng, self.record)
+        store = self.stores.of(name)
         stored = await store.load(is_again=name in self._loaded)
         self._loaded.add(name)
         if stored is not None and stored[0].topic_uid != topic.uid:

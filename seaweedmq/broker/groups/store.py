@@ -1,22 +1,26 @@
-"""Store of one group in etcd: read once, then written by the leader alone.
+"""Stores of groups in etcd, each read once, then written by the leader alone.
 
 Each write compares the revisions of what it changes. A transaction whose answer was lost may take effect late. That is
 harmless, since it would have to find every key as it was before. It is retried until its outcome is known.
 """
 
+import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from seaweedmq.broker.groups.journal import GroupJournal
 from seaweedmq.codec.state import keys
 from seaweedmq.codec.state.group_metadata import committed_from_json, committed_to_json, group_from_json, group_to_json
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION
-from seaweedmq.errors import Conflict, Deposed, ResourceExhausted, StaleMetadata, Unavailable
+from seaweedmq.errors import Conflict, Corrupt, Deposed, ResourceExhausted, StaleMetadata, Unavailable, Unsupported
 from seaweedmq.model.group_record import CommittedOffset, GroupRecord
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import Compare, Delete, MetaStore, Put
+from seaweedmq.ports import Compare, Delete, MetaStore, Put, SegmentStore
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
+
+log = logging.getLogger(__name__)
 
 CHUNK_BYTES_MAX = 1_000_000
 """Limit of a chunk, in bytes; leaves room for the record below the default limit of etcd."""
@@ -197,6 +201,31 @@ class GroupStore:
 
     def _offset_key(self, segment: int) -> str:
         return keys.offset_key(self._name.topic, self._name.group, segment)
+
+
+class GroupStores:
+    """The stores of all groups of one leadership, which share its journal."""
+
+    def __init__(self, meta: MetaStore, store: SegmentStore, election: Election, rng: random.Random) -> None:
+        self._meta = meta
+        self._election = election
+        self._rng = rng
+        self.journal = GroupJournal(meta=meta, store=store, election=election, rng=rng)
+
+    def of(self, name: GroupName) -> GroupStore:
+        """Return the store of a group, which may not exist yet."""
+        return GroupStore(self._meta, self._election, name, self._rng, self.journal.record)
+
+    async def records(self) -> dict[GroupName, GroupRecord]:
+        """Return the record of every readable group by name, also of deleted topics."""
+        found = {}
+        for entry in (await self._meta.list(keys.GROUPS)).entries:
+            try:
+                topic, group = keys.parse_group_key(entry.key)
+                found[GroupName(topic, group)] = group_from_json(entry.value)
+            except (Corrupt, Unsupported) as error:
+                log.error("etcd key ignored: %r: %s", entry.key, error)
+        return found
 
 
 def _chunks(new: Mapping[str, bytes | None]) -> list[dict[str, bytes | None]]:

@@ -6,6 +6,7 @@ It is stateless: metadata is in etcd, brokers report their loads, and the next l
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 
 from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.groups.registry import Groups
@@ -27,7 +28,7 @@ from seaweedmq.broker.leader.topics.topic_admin import TopicAdmin
 from seaweedmq.broker.leader.topics.topic_creator import TopicCreator
 from seaweedmq.broker.leader.transition_runner import TransitionRunner
 from seaweedmq.core.lineage.replication import under_replicated
-from seaweedmq.errors import Fenced, InvalidArgument, StaleMetadata, Unavailable
+from seaweedmq.errors import InvalidArgument, NotFound, StaleMetadata, Unavailable
 from seaweedmq.model.broker import ETCD_OK, BrokerLoad, BrokerStatus, ClusterStatus, EtcdAccess
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.description import SegmentStats
@@ -47,6 +48,20 @@ RESERVED_PART = 4
 DUTIES_RETRY_FIRST_S, DUTIES_RETRY_MOST_S = 0.2, 5.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostBroker:
+    """The broker that runs for leader, as its duties use it."""
+
+    dial: Callable[[str], BrokerApi]
+    """Function that returns a connection to a broker by id. It raises Unavailable if that broker is not registered."""
+    stats: Callable[[TopicName], Awaitable[tuple[SegmentStats, ...]]]
+    """Function that returns the statistics of a topic's segments."""
+    is_leaving: Callable[[], bool]
+    """Predicate: whether this broker is being drained, which it knows before the view does."""
+    etcd: Callable[[], EtcdAccess]
+    """Function that returns this broker's access to etcd."""
+
+
 class NoLeader(Unavailable):
     """The error of a cluster without a leader. Unlike with other failures, the call certainly had no effect."""
 
@@ -61,12 +76,9 @@ class Leader:
         store: SegmentStore,
         env: Environment,
         clock: ConfirmedClock,
-        dial: Callable[[str], BrokerApi],
-        stats: Callable[[TopicName], Awaitable[tuple[SegmentStats, ...]]],
+        host: HostBroker,
         config: BrokerConfig,
         make_groups: Callable[[], Groups],
-        is_leaving: Callable[[], bool],
-        etcd: Callable[[], EtcdAccess],
     ) -> None:
         """Create the duties.
 
@@ -75,18 +87,14 @@ class Leader:
             store: Storage of the cluster.
             env: Clocks and randomness.
             clock: Clock that etcd confirms.
-            dial: Connects to a broker.
-            stats: Returns the statistics of a topic's segments.
+            host: This broker.
             config: Settings of this broker.
             make_groups: Creates the consumer groups of one leadership.
-            is_leaving: Whether this broker is being drained, which it knows before the view does.
-            etcd: Returns this broker's access to etcd.
         """
         self._rng = env.rng
         self._make_groups = make_groups
         self._groups: Groups | None = None
-        self._is_leaving = is_leaving
-        self._etcd = etcd
+        self._host = host
         self.metadata = metadata
         self._view = view = metadata.view
         self.election = election = metadata.election
@@ -102,7 +110,7 @@ class Leader:
             self.metadata,
             store,
             heard=lambda deletion: wait_closed(
-                deletion, view, dial, election.outlive_others, rng=env.rng, lease_ttl_s=config.lease_ttl_s
+                deletion, view, host.dial, election.outlive_others, rng=env.rng, lease_ttl_s=config.lease_ttl_s
             ),
         )
         self._taken_ids = taken_ids = TakenIds(store, view)
@@ -113,7 +121,7 @@ class Leader:
             metadata=self.metadata,
             documents=self._documents,
             placement=self.placement,
-            sealer=Sealer(view, store, dial, election.outlive_others, self._severity),
+            sealer=Sealer(view, store, host.dial, election.outlive_others, self._severity),
             taken_ids=taken_ids,
             wall_us=env.wall_us,
             orphaned=self._repairs.add,
@@ -128,7 +136,7 @@ class Leader:
             config=config,
             wall_us=env.wall_us,
         )
-        self._schema_adopter = SchemaAdopter(self.metadata, dial)
+        self._schema_adopter = SchemaAdopter(self.metadata, host.dial)
         self.pruning = Pruner(
             metadata=self.metadata,
             documents=self._documents,
@@ -136,7 +144,7 @@ class Leader:
             clock=clock,
             forget_offsets=self._forget_offsets,
         )
-        self.record_deletion = RecordDeletion(metadata=self.metadata, documents=self._documents, stats=stats)
+        self.record_deletion = RecordDeletion(metadata=self.metadata, documents=self._documents, stats=host.stats)
         self.topics = TopicAdmin(
             metadata=self.metadata,
             schema_adopter=self._schema_adopter,
@@ -149,7 +157,7 @@ class Leader:
                 store=store,
                 env=env,
             ),
-            stats=stats,
+            stats=host.stats,
         )
 
     @property
@@ -224,7 +232,7 @@ class Leader:
         suspect, level = suspicions.suspect, self._severity(suspicions.suspect)
         segments = [found for ref in suspicions.refs if (found := self._open_at(ref)) is not None]
         if not segments:
-            raise Fenced(f"{named(suspicions.refs)}: already sealed, or an earlier epoch")
+            raise NotFound(f"{named(suspicions.refs)}: already sealed, or an earlier epoch")
         for segment in segments:
             if suspect and suspect not in segment.replicas:
                 raise InvalidArgument(f"{segment}: {suspect} is not one of its replicas")
@@ -244,7 +252,7 @@ class Leader:
 
     def _severity(self, broker: str) -> int:
         """Return the log level of an unanswered request: a broker that drains is expected to stop."""
-        return logging.INFO if self._is_leaving() or broker in self.placement.draining else logging.WARNING
+        return logging.INFO if self._host.is_leaving() or broker in self.placement.draining else logging.WARNING
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
         """Handle ``ports.BrokerApi.report_load``."""
@@ -267,7 +275,7 @@ class Leader:
             )
             for info in sorted(self._view.brokers.values(), key=lambda b: b.address)
         )
-        troubles = [self._etcd().trouble]
+        troubles = [self._host.etcd().trouble]
         troubles += [f"{b.info.address}: {b.etcd.trouble}" for b in brokers if b.etcd and b.etcd.trouble]
         return ClusterStatus(
             leader=leader or "",
@@ -286,7 +294,7 @@ class Leader:
 
     def _etcd_of(self, broker: str) -> EtcdAccess | None:
         if broker == self.broker_id:
-            return self._etcd()
+            return self._host.etcd()
         load = self.placement.loads.get(broker)
         return None if load is None else load.etcd
 

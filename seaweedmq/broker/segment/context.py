@@ -7,13 +7,11 @@ from typing import Any
 
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.segment.fsync import SyncRounds
-from seaweedmq.broker.segment.suspicions import Suspicions
-from seaweedmq.core.segment.follower_progress import FollowerProgress
+from seaweedmq.broker.segment.replicate import ReplicationContext
 from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.segment import Segment
-from seaweedmq.ports import BrokerApi, Environment, SegmentStore
-from seaweedmq.runtime.grouped_logger import GroupedLogger
+from seaweedmq.ports import Environment, SegmentStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +22,6 @@ class SegmentContext:
     store: SegmentStore
     budget: MemoryBudget
     producers: ProducerPool
-    relaying: MemoryBudget
-    """Memory budget of messages on their way to followers."""
     sync_rounds: SyncRounds
     writer_id: str
     lease_alive: Callable[[], bool]
@@ -33,12 +29,6 @@ class SegmentContext:
     env: Environment
     spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
     """Function that runs a coroutine for a segment. An unhandled error stops the broker, so that none is silent."""
-    dial: Callable[[str], BrokerApi]
-    """Function that returns another broker by id. It raises Unavailable if that broker is not registered."""
-    progress_of: Callable[[str], FollowerProgress]
-    """Function that returns a follower's progress over all segments, by broker id."""
-    suspicions: Suspicions
-    lost_followers: GroupedLogger
-    """Grouped log of lost followers: thousands of segments lose a dead broker at the same time."""
+    replication: ReplicationContext
     provenance: Callable[[Segment], Sequence[Segment]]
     """Function that returns the segments recorded in a segment's log files: see ``core.lineage.provenance``."""

@@ -1,12 +1,12 @@
 """Fence check in storage, for a primary that cannot prove that its lease is valid: see ``core.segment.commit_rule``."""
 
 import asyncio
-import random
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
+from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic
 from seaweedmq.runtime.retrying import backoff, retrying
 
 CHECK_S_MAX = 2.0
@@ -20,30 +20,29 @@ class FenceCheck:
 
     def __init__(
         self,
+        topic: Topic,
         segment: Segment,
-        is_fenced: Callable[[], Awaitable[bool]],
+        context: SegmentContext,
         *,
         on_answer: Callable[[bool], None],
         on_failure: Callable[[SeaweedMQError], None],
-        spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]],
-        rng: random.Random,
     ) -> None:
         """Prepare a check; ``begin`` starts it.
 
         Args:
+            topic: The segment's topic.
             segment: The open segment.
-            is_fenced: Asks storage whether the segment has a fence.
+            context: The broker's segment context.
             on_answer: Called with whether there is a fence, once the check has ended.
             on_failure: Called when storage fails or answers late. The check continues.
-            spawn: Starts a named task.
-            rng: Source of the jitter in pauses.
         """
+        self._topic = topic
         self._segment = segment
-        self._is_fenced = is_fenced
+        self._store = context.store
         self._on_answer = on_answer
         self._on_failure = on_failure
-        self._spawn = spawn
-        self._rng = rng
+        self._spawn = context.spawn
+        self._rng = context.env.rng
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -71,7 +70,7 @@ class FenceCheck:
         try:
             async for look in looks:
                 with look:
-                    fenced = await self._is_fenced()
+                    fenced = await self._store.is_fenced(self._topic.name, self._topic.uid, self._segment.id)
         finally:
             timer.cancel()
         self._task = None  # before the callback: it may begin the next check

@@ -15,8 +15,16 @@ from seaweedmq.core.lineage.provenance import provenance
 from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.core.segment.replica import Replica
 from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry
-from seaweedmq.errors import Fenced as FencedError
-from seaweedmq.errors import InvalidArgument, NotFound, ProtocolViolation, SeaweedMQError, StorageFailed, Unavailable
+from seaweedmq.errors import (
+    Deposed,
+    Fenced,
+    InvalidArgument,
+    NotFound,
+    ProtocolViolation,
+    SeaweedMQError,
+    StorageFailed,
+    Unavailable,
+)
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.messages.calls import NoteProgress
 from seaweedmq.model.messages.frames import FrameHead, Frames
@@ -129,7 +137,7 @@ class FollowerService:
 
         Raises:
             NotFound: If this broker is not a follower of the segment.
-            Fenced: If the segment is sealed, or the replica is fenced for a later epoch.
+            Deposed: If the segment is sealed, or the replica is fenced for a later epoch: the caller no longer leads.
             InvalidArgument: If ``ref.epoch`` is the epoch that the replica follows.
         """
         replica = self.replicas.get(_key(ref))
@@ -140,7 +148,7 @@ class FollowerService:
             if self._closed or found is None or self._broker_id not in found[1].replicas[1:]:
                 raise NotFound(f"{ref}: broker {self._broker_id} is not a follower of this segment")
             if not found[1].is_open:  # the replica was dropped, and the caller is no longer the leader
-                raise FencedError(f"{ref}: segment is already sealed: reload the metadata")
+                raise Deposed(f"{ref}: segment is already sealed: reload the metadata")
             self._new_replica(*found, epoch=ref.epoch - 1).fence(ref.epoch)
             return FenceReply(end_offset=None)
         return FenceReply(end_offset=replica.fence(ref.epoch))
@@ -253,7 +261,7 @@ class FollowerService:
             raise NotFound(f"{ref}: segment does not exist, or its topic was deleted") from None
         topic, segment = found
         if not segment.is_open or segment.epoch != ref.epoch:
-            raise FencedError(f"{ref}: epoch {ref.epoch} has ended, the segment is {segment.state}: stop replicating")
+            raise Fenced(f"{ref}: epoch {ref.epoch} has ended, the segment is {segment.state}: stop replicating")
         if segment.primary != opening.primary or self._broker_id not in segment.replicas[1:]:
             raise InvalidArgument(
                 f"{ref}: {opening.primary} cannot replicate to {self._broker_id}: the replicas of this segment are "

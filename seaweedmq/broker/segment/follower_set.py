@@ -45,7 +45,8 @@ class FollowerSet:
             on_lost: Called with a follower's id and the error that ended its stream. The stream never resumes.
         """
         self._segment = segment
-        self._context = context
+        self._spawn = context.spawn
+        self._replication = context.replication
         self._on_held = on_held
         self._on_lost = on_lost
         self._ref = SegmentRef.of(topic, segment)
@@ -53,14 +54,11 @@ class FollowerSet:
         self._links = [
             FollowerLink(
                 follower=follower,
-                dial=context.dial,
                 opening=opening,
                 log=segment_log,
+                context=context.replication,
                 appended=appended,
                 on_held=self._held,
-                timeout_s=context.config.replica_timeout_s,
-                progress=context.progress_of(follower),
-                memory=context.relaying,
             )
             for follower in segment.replicas[1:]
         ]
@@ -68,9 +66,8 @@ class FollowerSet:
 
     def start(self) -> None:
         """Open a replicate stream to every follower."""
-        spawn = self._context.spawn
         self._tasks += [
-            spawn(self._keep(link), f"replicate {self._segment} to {link.follower}") for link in self._links
+            self._spawn(self._keep(link), f"replicate {self._segment} to {link.follower}") for link in self._links
         ]
 
     def on_flushed(self) -> None:
@@ -81,7 +78,7 @@ class FollowerSet:
     def leave(self) -> None:
         """Stop replicating, and report the segment until it has a successor: the sealing leader may die first."""
         self._cancel()
-        self._tasks.append(self._context.spawn(self._follow_up_seal(), f"seal {self._segment}"))
+        self._tasks.append(self._spawn(self._follow_up_seal(), f"seal {self._segment}"))
 
     async def close(self) -> None:
         """Stop replicating and reporting. On return no task runs."""
@@ -110,7 +107,7 @@ class FollowerSet:
         except SeaweedMQError as error:
             # Not a failure: the follower left in good order, or its topic was deleted.
             level = logging.INFO if isinstance(error, NotFound) else logging.WARNING
-            self._context.lost_followers.add(level, self._segment, f"follower {link.follower} lost: {error}")
+            self._replication.lost_followers.add(level, self._segment, f"follower {link.follower} lost: {error}")
             self._on_lost(link.follower, error)
             await self._ask_for_successor(link.follower, str(error))
 
@@ -121,5 +118,5 @@ class FollowerSet:
     async def _ask_for_successor(self, suspect: str, reason: str) -> None:
         """Report the segment until cancelled: a leader that received the report may die before it acts."""
         while True:
-            self._context.suspicions.tell(self._ref, suspect, reason)
+            self._replication.suspicions.tell(self._ref, suspect, reason)
             await asyncio.sleep(NOTIFY_INTERVAL_S)

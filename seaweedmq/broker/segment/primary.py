@@ -1,6 +1,7 @@
 """One open segment on its primary: append in memory, replicate, write to the log files, fsync, commit.
 
-Only this module changes the segment's log. ``core.segment.segment_lifecycle`` decides how to react to each event.
+Only this module changes the segment's log, of which ``segment_writer`` takes the unwritten frames.
+``core.segment.segment_lifecycle`` decides how to react to each event.
 """
 
 import asyncio
@@ -10,8 +11,10 @@ from collections.abc import Sequence
 from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.broker.segment.fence_check import FenceCheck
 from seaweedmq.broker.segment.follower_set import FollowerSet
+from seaweedmq.broker.segment.log_file import LogFileCreator
 from seaweedmq.broker.segment.meter import Meter
 from seaweedmq.broker.segment.segment_files import SegmentFiles
+from seaweedmq.broker.segment.segment_writer import SegmentWriter
 from seaweedmq.codec.frame import Frame, FrameHeader, stamp
 from seaweedmq.core.files.retention import expires_after_s
 from seaweedmq.core.files.rolling import roll_bounds
@@ -29,18 +32,15 @@ from seaweedmq.core.segment.segment_lifecycle import (
     SegmentStage,
 )
 from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry, SegmentLog
-from seaweedmq.errors import SeaweedMQError, StorageFailed, Unavailable, fresh
+from seaweedmq.errors import SeaweedMQError, Unavailable, fresh
 from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.messages.replication import SealedLog
 from seaweedmq.model.segment import ProducerState, Segment
 from seaweedmq.model.topic import Topic
-from seaweedmq.runtime.retrying import retrying, when
 from seaweedmq.runtime.signal import Signal
 
 log = logging.getLogger(__name__)
 
-WRITE_BYTES = 8 * 1024 * 1024
-"""Most bytes in one write to the file. It bounds the time that other operations of the segment wait for a write."""
 SAFE_REPLICAS = 2
 """Number of replicas below which one lost machine loses records that are not flushed."""
 REEVALUATE_S = 0.05
@@ -67,15 +67,22 @@ class OpenSegment:
         self.appended = Signal()
         self.meter = Meter(asyncio.get_running_loop().time(), context.config.load_short_s, context.config.load_long_s)
         self.files = SegmentFiles(
-            topic,
             segment,
             self.log,
             store=context.store,
-            writer_id=context.writer_id,
+            log_files=LogFileCreator(context.store, topic, segment, context.writer_id, context.provenance),
             roll_bytes=roll_bounds(topic, context.config).size_bytes,
             env=context.env,
             ask_sync=self._ask_sync,
-            provenance=context.provenance,
+        )
+        self._writer = SegmentWriter(
+            segment,
+            self.log,
+            self.files,
+            is_closed=lambda: self.is_closed,
+            on_written=self._on_written,
+            on_failed=self._on_write_failed,
+            spawn=context.spawn,
         )
         self._context = context
         self._lifecycle = SegmentLifecycle(segment, self.log)
@@ -89,19 +96,15 @@ class OpenSegment:
             on_lost=lambda follower, error: self._on_event(self._lifecycle.follower_lost(follower, error)),
         )
         self._look = FenceCheck(
+            topic,
             segment,
-            lambda: context.store.is_fenced(topic.name, topic.uid, segment.id),
+            context,
             on_answer=lambda fenced: self._on_event(self._lifecycle.fence_checked(fenced=fenced)),
             on_failure=lambda error: self._perform(self._lifecycle.fence_check_failed(error)),
-            spawn=context.spawn,
-            rng=context.env.rng,
         )
         self._sealed: SealedLog | None = None
-        self._write_failure: SeaweedMQError | None = None
-        self._work = asyncio.Event()
         self._drained = Signal()
         self._loop = asyncio.get_running_loop()
-        self._writer_task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -122,7 +125,7 @@ class OpenSegment:
     @property
     def failure(self) -> SeaweedMQError | None:
         """The reason why nothing is committed at the moment, which streams report to clients; None if there is none."""
-        return self._lifecycle.failure or self._write_failure or self.files.failure
+        return self._lifecycle.failure or self._writer.failure or self.files.failure
 
     @property
     def is_sure(self) -> bool:
@@ -132,8 +135,6 @@ class OpenSegment:
     def start(self) -> None:
         """Open a replicate stream to every follower."""
         self._followers.start()
-
-    # --- events and actions -------------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
         """Commit as far as the rule allows. Call after every event that may raise the high watermark."""
@@ -167,11 +168,8 @@ class OpenSegment:
                     self._stop_timer()
                     self._look.cancel()
                 case NotifyPublishers():
-                    log.log(
-                        logging.ERROR if self.stage is SegmentStage.FENCED else logging.WARNING,
-                        "%s",
-                        self._lifecycle.failure,
-                    )
+                    level = logging.ERROR if self.stage is SegmentStage.FENCED else logging.WARNING
+                    log.log(level, "%s", self._lifecycle.failure)
                     self.committed_changed.fire()
 
     def _on_files(self) -> None:
@@ -191,9 +189,7 @@ class OpenSegment:
     def _on_held(self, held: int) -> None:
         if held > self.log.replicated and self.log.has_followers:
             self.log.on_replicated(held)
-            self._work.set()
-
-    # --- publishers ---------------------------------------------------------------------------------------------------
+            self._writer.wake()
 
     def open_producer(self, producer_id: int, producer_epoch: int, first_sequence: int) -> int:
         """Register a producer's stream and return the sequence to continue from. Raises as ``ProducerTable.open``."""
@@ -252,9 +248,8 @@ class OpenSegment:
             header.producer_id, header.producer_epoch, header.first_sequence, entry, self._loop.time()
         )
         self.meter.add(entry.size_bytes, header.record_count, header.histogram)
-        if self._writer_task is None:
-            self._writer_task = self._context.spawn(self._write_loop(), f"write {self.segment}")
-        self._work.set()
+        self._writer.start()
+        self._writer.wake()
         self.appended.fire()
         return ack
 
@@ -272,8 +267,7 @@ class OpenSegment:
 
     def check_open(self) -> None:
         """Raise ``refusal`` or ``failure`` if one of them keeps the segment from accepting records."""
-        reason = self.refusal or self.failure
-        if reason:
+        if reason := self.refusal or self.failure:
             raise fresh(reason)
 
     def evict(self, bytes_wanted: int) -> int:
@@ -284,61 +278,14 @@ class OpenSegment:
         """Free frames that are in files and were in memory ``age_s`` seconds ago. Call at intervals."""
         self._context.budget.give(self.log.forget_older(age_s, self._loop.time()))
 
-    # --- writing ------------------------------------------------------------------------------------------------------
-
-    async def _write_loop(self) -> None:
-        while True:
-            await self._work.wait()
-            self._work.clear()
-            while entries := self.log.take_unwritten(WRITE_BYTES):
-                try:
-                    await self._write(entries)
-                except StorageFailed as error:
-                    log.error("segment closed: %s has unwritten records, none acknowledged: %s", self.segment, error)
-                    return
-
-    async def _write(self, entries: list[LogEntry]) -> None:
-        chunks: list[bytes | memoryview] = [part for e in entries for part in (e.header, e.payload)]
-        size, end = sum(e.size_bytes for e in entries), entries[-1].end_offset
-        try:
-            sync_due = await self.files.append(chunks, size, end, urgent=self.log.waits_for_fsync)
-        except StorageFailed as error:
-            self._note_failure(error)
-            if self.is_closed:
-                raise
-            await asyncio.sleep(self.files.pause_s(1))
-            sync_due = await self._append_persistently(chunks, size, end)
-        self._write_failure = None
-        self.log.on_written(end, size)
+    def _on_written(self, end: int, size_bytes: int, *, sync_due: bool) -> None:
+        self.log.on_written(end, size_bytes)
         self._drained.fire()
         if sync_due or self.files.flushed < end:
             self._context.sync_rounds.request(self, urgent=sync_due or self.log.waits_for_fsync)
         self._on_files()
 
-    async def _append_persistently(self, chunks: Sequence[bytes | memoryview], size_bytes: int, end: int) -> bool:
-        """Retry after a first failure until storage recovers or the segment is closed.
-
-        Meanwhile publishers receive the failure, and memory stays bounded.
-        """
-
-        async def attempt() -> bool:
-            await self.files.probe()
-            return await self.files.append(chunks, size_bytes, end)
-
-        appending = retrying(
-            lambda failed: self.files.pause_s(failed + 1),
-            on=StorageFailed,
-            stop=when(lambda: self.is_closed),
-            told=lambda _, error: self._note_failure(error),
-        )
-        sync_due: bool = await appending(attempt)
-        return sync_due
-
-    def _note_failure(self, error: BaseException) -> None:
-        assert isinstance(error, StorageFailed)
-        if self._write_failure is None:
-            log.error("write failed: %s: %s; retrying", self.segment, error)
-        self._write_failure = error
+    def _on_write_failed(self) -> None:
         self.committed_changed.fire()
         self._drained.fire()
         self._on_files()
@@ -367,8 +314,6 @@ class OpenSegment:
         if is_idle and self.is_sure and self.files.is_last_due(low_watermark, expires_after_s(topic)):
             await self.files.put_empty()
 
-    # --- sealing and closing ------------------------------------------------------------------------------------------
-
     async def seal(self) -> SealedLog:
         """Accept and acknowledge nothing more, write and fsync all records. Repeated calls return the same end.
 
@@ -384,7 +329,7 @@ class OpenSegment:
         self._check_writing()
         self._perform(self._lifecycle.seal())
         if self._sealed is None:
-            self._work.set()
+            self._writer.wake()
             self._drained.fire()
             while self.log.written < self.log.end:
                 await self._drained.wait()
@@ -426,11 +371,8 @@ class OpenSegment:
 
     async def _commit_all(self) -> None:
         """Write and commit all records, until done or until the segment is sealed or closed meanwhile."""
-        self._perform(
-            self._lifecycle.drain(
-                Unavailable(f"{self.segment}: broker is shutting down, the segment moves to another one: retry")
-            )
-        )
+        reason = f"{self.segment}: broker is shutting down, the segment moves to another one: retry"
+        self._perform(self._lifecycle.drain(Unavailable(reason)))
         self._drained.fire()
         while self.log.written < self.log.end and self.stage is SegmentStage.DRAINING:
             await self._drained.wait()
@@ -447,9 +389,7 @@ class OpenSegment:
         self._perform(self._lifecycle.close(reason))
         await self._followers.close()
         await self._look.close()
-        if self._writer_task:
-            self._writer_task.cancel()
-            await asyncio.wait({self._writer_task})
+        await self._writer.close()
         await self.files.close()
         self._context.budget.forget(self)
         self._context.budget.give(self.log.release_all())

@@ -1,10 +1,13 @@
 """Primary side of replication: one stream to each follower, and the offset up to which each holds all frames."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Iterator
+from weakref import WeakValueDictionary
 
 from seaweedmq.broker.memory.broker_memory import COPIES
 from seaweedmq.broker.memory.budget import MemoryBudget
+from seaweedmq.broker.segment.suspicions import Suspicions
 from seaweedmq.codec.frame import split_payload
 from seaweedmq.core.segment.follower_progress import FollowerProgress
 from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
@@ -15,7 +18,10 @@ from seaweedmq.model.messages.replication import ReplicateFrames, ReplicateOpen,
 from seaweedmq.ports import BrokerApi
 from seaweedmq.rpc.messages.frames import pack_frames
 from seaweedmq.runtime.closing import closing
+from seaweedmq.runtime.grouped_logger import GroupedLogger
 from seaweedmq.runtime.signal import Signal
+
+log = logging.getLogger(__name__)
 
 SEND_BYTES = 1024 * 1024
 """Most bytes of frames in one message, unless the first frame is larger."""
@@ -25,6 +31,33 @@ PROGRESS_INTERVAL_S = 0.1
 """Shortest interval in seconds between two progress notes of one segment."""
 
 
+class ReplicationContext:
+    """The context of the replicate streams of all segments of one broker, over all its incarnations."""
+
+    def __init__(
+        self, dial: Callable[[str], BrokerApi], memory: MemoryBudget, timeout_s: float, suspicions: Suspicions
+    ) -> None:
+        """Create the context.
+
+        Args:
+            dial: Returns another broker by id. It raises Unavailable if that broker is not registered.
+            memory: Memory budget of messages on their way to followers.
+            timeout_s: Longest time in seconds that a follower with frames to take may make no progress.
+            suspicions: Reports to the leader.
+        """
+        self.dial = dial
+        self.memory = memory
+        self.timeout_s = timeout_s
+        self.suspicions = suspicions
+        self.lost_followers = GroupedLogger(log)
+        """Grouped log of lost followers: thousands of segments lose a dead broker at the same time."""
+        self._progress: WeakValueDictionary[str, FollowerProgress] = WeakValueDictionary()
+
+    def progress_of(self, follower: str) -> FollowerProgress:
+        """Return a follower's progress over all segments, by broker id."""
+        return self._progress.setdefault(follower, FollowerProgress())
+
+
 class FollowerLink:
     """The primary's link to one follower of one segment."""
 
@@ -32,28 +65,25 @@ class FollowerLink:
         self,
         *,
         follower: str,
-        dial: Callable[[str], BrokerApi],
         opening: ReplicateOpen,
         log: SegmentLog,
+        context: ReplicationContext,
         appended: Signal,
         on_held: Callable[[], None],
-        timeout_s: float,
-        progress: FollowerProgress,
-        memory: MemoryBudget,
     ) -> None:
-        """Prepare the link; ``run`` opens it. ``progress`` is that of the follower over all segments."""
+        """Prepare the link; ``run`` opens it."""
         self.follower = follower
         """The broker id of the follower."""
         self.held = log.committed
         """The offset below which the follower holds all frames."""
-        self._dial = dial
+        self._dial = context.dial
         self._opening = opening
         self._log = log
         self._appended = appended
         self._on_held = on_held
-        self._timeout_s = timeout_s
-        self._progress = progress
-        self._memory = memory
+        self._timeout_s = context.timeout_s
+        self._progress = context.progress_of(follower)
+        self._memory = context.memory
         self._message_bytes_max = SMALL_MESSAGE_BYTES
         """The message size in bytes that the follower accepts at the moment."""
         self._notified = log.flushed

@@ -12,17 +12,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Protocol
 
-from seaweedmq.broker.segment.log_file import create_log_file, put_empty_log_file
+from seaweedmq.broker.segment.log_file import LogFileCreator, OpenFile
 from seaweedmq.core.segment.segment_log import LogEntry
-from seaweedmq.errors import AlreadyExists, StorageFailed
+from seaweedmq.errors import StorageFailed
 from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import ProducerState, Segment
-from seaweedmq.model.topic import Topic
-from seaweedmq.ports import Environment, LogWriter, SegmentStore
+from seaweedmq.ports import Environment, SegmentStore
 from seaweedmq.runtime.retrying import backoff
 
 log = logging.getLogger(__name__)
@@ -42,25 +40,6 @@ SYNCED_WRITE_BYTES_MAX = 256 * KIB
 CLOSE_TIMEOUT_S = 5.0
 """Longest time in seconds that a hanging fsync may delay closing a segment: the broker must be able to leave or rejoin
 the cluster."""
-
-
-@dataclass(slots=True)
-class OpenFile:
-    """A log file of this segment that is not closed yet. Invariant: base <= flushed <= written."""
-
-    writer: LogWriter
-    writer_id: str
-    base: int
-    written: int
-    flushed: int
-    opened_at: float
-    """The time of its creation on the event loop's clock, in seconds."""
-    appending: bool = False
-    """Whether a write is under way. Even a complete file is closed only after the write has ended and is flushed."""
-    is_abandoned: bool = False
-    """Whether its fsync failed. Its frames are being copied to another file, and further writes to it do not count."""
-    is_durable: bool = False
-    """Whether it was fsynced once: power loss may then cut off its end but not remove it."""
 
 
 class HeldLog(Protocol):
@@ -99,16 +78,14 @@ class SegmentFiles:
 
     def __init__(
         self,
-        topic: Topic,
         segment: Segment,
         segment_log: HeldLog,
         *,
         store: SegmentStore,
-        writer_id: str,
+        log_files: LogFileCreator,
         roll_bytes: int,
         env: Environment,
         ask_sync: Callable[[], None],
-        provenance: Callable[[Segment], Sequence[Segment]] = lambda segment: (segment,),
     ) -> None:
         self.sealed: list[SegmentFile] = []
         """The closed log files that are not converted to tables yet. They have all frames below ``flushed``."""
@@ -117,23 +94,19 @@ class SegmentFiles:
         self.flushed = segment_log.flushed
         """The offset below which all frames are flushed."""
         self._unflushed_bytes = 0
-        self._topic = topic
         self._segment = segment
         self._log = segment_log
         self._store = store
-        self._writer_id = writer_id
+        self._log_files = log_files
         self.roll_bytes = roll_bytes
         """The size in bytes at which a file is complete."""
         self._env = env
-        self._provenance = provenance
         self._ask_sync = ask_sync
         """Function that requests a call of ``sync`` soon."""
         self.open_files: list[OpenFile] = []
         """The files that are not closed yet, in order of creation."""
         self.active: OpenFile | None = None
         """The file for the next write; the other open files wait for their fsync."""
-        self._begun: dict[int, int] = {}
-        """Base offset -> number of files created there, for offsets at which another file may have to begin."""
         self._leftovers: list[tuple[int, SegmentFile]] = []
         """The files of failed writes, each with the end offset of the frames it may hold in part."""
         self._failed_rewrites = 0
@@ -245,26 +218,7 @@ class SegmentFiles:
                 raise StorageFailed(str(self.failure))
 
     async def _create_file(self, base: int) -> OpenFile:
-        while True:
-            # After a failure another file may begin at the same offset; it needs another name.
-            repeats = self._begun.get(base, 0)
-            writer_id = self._writer_id if not repeats else f"{self._writer_id}.{repeats}"
-            self._begun = {b: count for b, count in self._begun.items() if b >= self.flushed}
-            self._begun[base] = repeats + 1  # counted first: a failed attempt may have taken the name
-            try:
-                writer = await create_log_file(
-                    self._store,
-                    self._topic,
-                    self._segment,
-                    base,
-                    writer_id,
-                    self._log.producers_below(base),
-                    lineage=self._provenance(self._segment),
-                    flushed=self.flushed,
-                )
-                break
-            except AlreadyExists:
-                continue  # written by this broker for an earlier topic of this name, after its files were deleted
+        writer, writer_id = await self._log_files.create(base, self._log.producers_below(base), flushed=self.flushed)
         file = OpenFile(writer, writer_id, base, base, base, self._loop.time())
         self.open_files.append(file)
         return file
@@ -331,11 +285,7 @@ class SegmentFiles:
             StorageFailed: If storage rejects the file.
         """
         end = self._log.written
-        producers = self._log.producers_below(end)
-        lineage = self._provenance(self._segment)
-        await put_empty_log_file(
-            self._store, self._topic, self._segment, end, self._writer_id, producers, lineage=lineage
-        )
+        await self._log_files.put_empty(end, self._log.producers_below(end))
         if not self.open_files and not self.sealed:
             self._last_sealed = None
 

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 
 from seaweedmq.broker.broker import Broker
+from seaweedmq.broker.membership import Endpoints
 from seaweedmq.broker.memory.broker_memory import heap_bytes
 from seaweedmq.broker.readiness import KAFKA
 from seaweedmq.cli.servers.etcd import wait_for_etcd
@@ -97,15 +98,14 @@ async def run_broker(
                 boot_s=boot_s,
                 resident_bytes=process.resident_bytes,
                 cpu_share=process.cpu_share,
+                loop_holds=lambda: watch.holds,
             ),
             store=store,
             meta=meta,
             dialer=dialer,
             converter=converter,
-            address=address,
-            kafka_address="" if gateway is None else gateway.address,
+            endpoints=Endpoints(address, "" if gateway is None else gateway.address),
             standby=standby,
-            loop_holds=lambda: watch.holds,
         )
         server = await serve(one.api, str(listen), config, memory=one.stream_memory, readiness=one.readiness)
         stack.push_async_callback(server.stop, STOP_GRACE_S)

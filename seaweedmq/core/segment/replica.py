@@ -9,7 +9,7 @@ from collections import deque
 from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.core.segment.segment_log import LogEntry
-from seaweedmq.errors import Fenced, InvalidArgument, ProtocolViolation
+from seaweedmq.errors import Deposed, Fenced, InvalidArgument, ProtocolViolation
 from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import ProducerSequence, ProducerState
 
@@ -99,11 +99,11 @@ class Replica:
         A repeated call has no effect.
 
         Raises:
-            Fenced: If a newer epoch already fenced the replica.
+            Deposed: If a newer epoch already fenced the replica: the caller no longer leads.
             InvalidArgument: If the replica follows this epoch.
         """
         if epoch < self.epoch:
-            raise Fenced(f"{self.name}: cannot fence with epoch {epoch}: epoch {self.epoch} is newer")
+            raise Deposed(f"{self.name}: cannot fence with epoch {epoch}: epoch {self.epoch} is newer")
         if epoch == self.epoch and not self.fenced:
             raise InvalidArgument(f"{self.name}: fencing needs an epoch above {self.epoch}")
         self.epoch = epoch

@@ -388,7 +388,7 @@ class ReportSuspicions(Call[None]):
     """Report that replicas of these segments cannot reach a broker; the leader decides whether to seal.
 
     Raises:
-        Fenced: If none of them is open at its epoch.
+        NotFound: If none of them is open at its epoch.
     """
 
     refs: tuple[SegmentRef, ...]

@@ -21,8 +21,8 @@ from seaweedmq.model.messages.calls import (
 )
 from seaweedmq.model.topic import TopicName
 from seaweedmq.rpc.messages import groups, types
+from seaweedmq.rpc.messages.unary import Unary, nothing
 from seaweedmq.rpc.transport import ADMIN_SERVICE
-from seaweedmq.rpc.unary import Unary, nothing
 from seaweedmq.rpc.v1 import admin_pb2, groups_pb2, types_pb2
 
 PACED_TIMEOUT_S = 120.0

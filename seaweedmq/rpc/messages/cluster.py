@@ -28,8 +28,8 @@ from seaweedmq.model.messages.replication import (
 from seaweedmq.model.topic import TopicName
 from seaweedmq.rpc.messages import types
 from seaweedmq.rpc.messages.frames import read_frames, write_frames
+from seaweedmq.rpc.messages.unary import Unary, nothing
 from seaweedmq.rpc.transport import CLUSTER_SERVICE
-from seaweedmq.rpc.unary import Unary, nothing
 from seaweedmq.rpc.v1 import cluster_pb2, types_pb2
 
 

@@ -12,8 +12,8 @@ from seaweedmq.model.kafka.group_admin import (
 from seaweedmq.model.messages.calls import DeleteKafkaGroup, DescribeKafkaGroup, ListKafkaGroups, ResetKafkaGroup
 from seaweedmq.model.topic import TopicName
 from seaweedmq.rpc.messages import types
+from seaweedmq.rpc.messages.unary import Unary, nothing
 from seaweedmq.rpc.transport import ADMIN_SERVICE
-from seaweedmq.rpc.unary import Unary, nothing
 from seaweedmq.rpc.v1 import admin_pb2, groups_pb2
 
 

@@ -19,8 +19,8 @@ from seaweedmq.model.messages.calls import (
 )
 from seaweedmq.model.topic import TopicChange, TopicName, TopicSpec
 from seaweedmq.rpc.messages import types
+from seaweedmq.rpc.messages.unary import Unary, nothing
 from seaweedmq.rpc.transport import ADMIN_SERVICE
-from seaweedmq.rpc.unary import Unary, nothing
 from seaweedmq.rpc.v1 import admin_pb2, types_pb2
 
 CREATE_TIMEOUT_S = 60.0

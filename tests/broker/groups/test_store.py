@@ -10,7 +10,7 @@ from seaweedmq.broker.groups.store import GroupName, GroupStore
 from seaweedmq.codec.state import keys
 from seaweedmq.errors import (
     Conflict,
-    Deposed,
+    LeaseEnded,
     OutOfRange,
     ResourceExhausted,
     SeaweedMQError,
@@ -47,7 +47,7 @@ def store_of(host: Host) -> GroupStore:
     leader = host.inspect.leader
 
     async def record(revision: int, changes: Sequence[Put | Delete]) -> None:
-        await leader.groups.record(revision, changes)  # a broker that does not lead has no groups
+        await leader.groups.stores.journal.record(revision, changes)  # a broker that does not lead has no groups
 
     return GroupStore(host.meta, leader.election, GROUP, random.Random(1), record)
 
@@ -120,7 +120,7 @@ async def test_a_refusal_that_passes_is_retried_and_any_other_ends_the_write(
         await store.write(record(1), {0: at(1)})
         assert await store_of(host).load() == (record(1), {0: at(1)})
         return
-    with pytest.raises(StaleMetadata if kind is Deposed else kind):
+    with pytest.raises(StaleMetadata if kind is LeaseEnded else kind):
         await store.write(record(1), {0: at(1)})
     await asyncio.sleep(10)
     assert not host.has_failed

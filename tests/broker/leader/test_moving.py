@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from seaweedmq.broker.leader.sealer import Sealer
-from seaweedmq.errors import Fenced, NotFound
+from seaweedmq.errors import Deposed, NotFound
 from seaweedmq.model.broker import BrokerLoad
 from seaweedmq.model.messages.calls import DrainBroker, Fence, ReportSuspicions, Seal, SealSegment
 from seaweedmq.model.segment import Segment
@@ -161,6 +161,6 @@ async def test_a_follower_that_has_forgotten_a_sealed_segment_does_not_say_that_
     await hosts[0].api.call(SealSegment(segment.topic, segment.id))
     await testbed.until(lambda: not follower.inspect.view.segments[NAME][0].is_open)
     await testbed.until(lambda: all(key.segment != 0 for key in follower.inspect.followers.replicas))
-    with pytest.raises(Fenced, match="already sealed: reload the metadata"):
+    with pytest.raises(Deposed, match="already sealed: reload the metadata"):
         await follower.api.call(Fence(testbed.ref(segment, segment.epoch + 1)))
     assert all(key.segment != 0 for key in follower.inspect.followers.replicas)

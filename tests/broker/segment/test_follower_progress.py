@@ -8,8 +8,9 @@ from typing import Any, cast
 import pytest
 
 from seaweedmq.broker.memory.budget import MemoryBudget
-from seaweedmq.broker.segment.replicate import FollowerLink
-from seaweedmq.core.segment.follower_progress import PATIENCE, FollowerProgress
+from seaweedmq.broker.segment.replicate import FollowerLink, ReplicationContext
+from seaweedmq.broker.segment.suspicions import Suspicions
+from seaweedmq.core.segment.follower_progress import PATIENCE
 from seaweedmq.errors import DeadlineExceeded
 from seaweedmq.model.messages.replication import ReplicateOpen
 from seaweedmq.runtime.signal import Signal
@@ -28,17 +29,16 @@ class Silent:
 
 
 async def given_up_after_s(*, answers_elsewhere: bool) -> float:
-    progress, loop = FollowerProgress(), asyncio.get_running_loop()
+    loop = asyncio.get_running_loop()
+    context = ReplicationContext(lambda _: cast(Any, Silent()), MemoryBudget(0), TIMEOUT_S, cast(Suspicions, None))
+    progress = context.progress_of("b-2")
     link = FollowerLink(
         follower="b-2",
-        dial=lambda _: cast(Any, Silent()),
         opening=cast(ReplicateOpen, None),
         log=cast(Any, SimpleNamespace(committed=0, flushed=0, end=1)),
+        context=context,
         appended=Signal(),
         on_held=lambda: None,
-        timeout_s=TIMEOUT_S,
-        progress=progress,
-        memory=MemoryBudget(0),
     )
     began_s = loop.time()
     running = asyncio.create_task(link.run())

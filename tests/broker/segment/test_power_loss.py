@@ -7,6 +7,7 @@ from contextlib import aclosing
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from seaweedmq.broker.segment.log_file import LogFileCreator
 from seaweedmq.broker.segment.segment_files import SegmentFiles
 from seaweedmq.codec.frame import HEADER_BYTES
 from seaweedmq.codec.logfile import decode_preamble
@@ -37,11 +38,10 @@ class Writer:
         self.log = SegmentLog(start_offset=0, durability=Durability.STORED, producers=ProducerTable())
         self.sequences = {1: 0, 2: 0}
         self.files = SegmentFiles(
-            make_topic(),
             SEGMENT,
             self.log,
             store=store,
-            writer_id="b-1",
+            log_files=LogFileCreator(store, make_topic(), SEGMENT, "b-1"),
             roll_bytes=roll_bytes,
             env=Environment(lambda: 0),
             ask_sync=lambda: None,

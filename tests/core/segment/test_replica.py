@@ -4,7 +4,7 @@ import pytest
 
 from seaweedmq.core.segment.replica import Replica
 from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry
-from seaweedmq.errors import Fenced, InvalidArgument, ProtocolViolation
+from seaweedmq.errors import Deposed, Fenced, InvalidArgument, ProtocolViolation
 
 
 def follower(start: int = 100) -> Replica:
@@ -45,7 +45,7 @@ def test_a_fenced_replica_takes_nothing_of_the_old_epoch_and_keeps_what_it_has()
 def test_an_older_leader_can_not_fence_what_a_newer_one_has() -> None:
     replica = follower()
     replica.fence(8)
-    with pytest.raises(Fenced, match="epoch 8 is newer"):
+    with pytest.raises(Deposed, match="epoch 8 is newer"):
         replica.fence(7)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from seaweedmq.errors import Deposed, InvalidArgument, OutOfRange, ResourceExhausted, SeaweedMQError, Unavailable
+from seaweedmq.errors import InvalidArgument, LeaseEnded, OutOfRange, ResourceExhausted, SeaweedMQError, Unavailable
 from seaweedmq.ports import Delete, Put
 
 
@@ -30,7 +30,7 @@ ANSWERS: Mapping[str, SeaweedMQError] = {
     "exhausted": ResourceExhausted("etcd is at a limit (etcdserver: too many requests): raise its quota"),
     "invalid": InvalidArgument("etcd refused the request: etcdserver: duplicate key given in txn request"),
     "out of range": OutOfRange("etcd: etcdserver: mvcc: required revision has been compacted: list again"),
-    "deposed": Deposed("etcd: the lease is gone: register again under a new lease"),
+    "deposed": LeaseEnded("etcd: the lease is gone: register again under a new lease"),
 }
 """Every kind of error that a caller of the port may receive, by name; see ``coordination.etcd_answers``."""
 NO_SPACE = "etcd is at a limit (etcdserver: mvcc: database space exceeded): compact and defragment it"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from seaweedmq.broker.broker import Broker
+from seaweedmq.broker.membership import Endpoints
 from seaweedmq.core.files.conversion import BUSY_CPU_SHARE
 from seaweedmq.errors import AlreadyExists, SeaweedMQError
 from seaweedmq.kafka.gateway import STOP_GRACE_S
@@ -99,8 +100,7 @@ class BrokerProcess:
             meta=self.meta,
             dialer=world.network.dialer(owner),
             converter=world.converter(self.store),
-            address=self.address,
-            kafka_address=kafka_address(self.address) if world.scenario.has_kafka else "",
+            endpoints=Endpoints(self.address, kafka_address(self.address) if world.scenario.has_kafka else ""),
         )
         memory, scenario = broker.inspect.memory, world.scenario
         memory.logs.limit = memory.replicas.limit = scenario.budget_bytes

@@ -9,7 +9,8 @@ import pytest
 from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.leader import sealer
 from seaweedmq.broker.segment.segment_files import SegmentFiles
-from seaweedmq.broker.upkeep import maintenance
+from seaweedmq.broker.upkeep.maintenance import Maintenance
+from seaweedmq.broker.upkeep.retention import Retention
 from seaweedmq.core.files import retention
 from seaweedmq.core.files.seen_tables import SeenTables
 from seaweedmq.storage.logs.lost_blocks import LostBlocks
@@ -67,15 +68,15 @@ def trust_the_clock_of_the_broker(patch: pytest.MonkeyPatch) -> None:
     def of_the_broker_us(keeper: Any, watched_s: float, period_s: float) -> int:
         return int(keeper._clock._env.wall_us())
 
-    patch.setattr(maintenance.Maintenance, "_confirmed_us", of_the_broker_us)
-    patch.setattr(maintenance.Maintenance, "_confirmed_by_both_us", of_the_broker_us)
+    patch.setattr(Retention, "_confirmed_us", of_the_broker_us)
+    patch.setattr(Retention, "_confirmed_by_both_us", of_the_broker_us)
     patch.setattr(ConfirmedClock, "confirmed_us", lambda clock, period_s: clock._env.wall_us())
     patch.setattr(SeenTables, "absent", lambda seen, segment, steady_s: ())
 
 
 def look_again_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
     """A clock that is set back stops file maintenance until it reaches the old time again."""
-    begin, maintain = maintenance.Maintenance.__init__, maintenance.Maintenance._maintain
+    begin, maintain = Maintenance.__init__, Retention._maintain
 
     def is_there_again(keeper: Any) -> bool:
         now_us = keeper._clock._env.wall_us()
@@ -97,8 +98,8 @@ def look_again_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
 
         conversion.round = wait
 
-    patch.setattr(maintenance.Maintenance, "__init__", begin_with_conversion)
-    patch.setattr(maintenance.Maintenance, "_maintain", wait_for_the_clock)
+    patch.setattr(Maintenance, "__init__", begin_with_conversion)
+    patch.setattr(Retention, "_maintain", wait_for_the_clock)
 
 
 def believe_files_before_they_are_fsynced(patch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seaweedmq.broker.leader import metadata, metadata_batcher, pruner
-from seaweedmq.broker.upkeep import maintenance
+from seaweedmq.broker.upkeep import retention
 from seaweedmq.client.cluster import cluster
 from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.codec.paths import TOPIC_DOCUMENT, document_path
@@ -62,12 +62,12 @@ def forget_the_fence_with_its_segment(patch: pytest.MonkeyPatch) -> None:
 
 def forget_segments_that_have_records(patch: pytest.MonkeyPatch) -> None:
     """A segment is pruned although it has files."""
-    look = maintenance.Maintenance._report_emptied_segments
+    look = retention.Retention._report_emptied_segments
 
     async def blind(upkeep: Any, topic: Any, files: Any) -> None:
         await look(upkeep, topic, {})
 
-    patch.setattr(maintenance.Maintenance, "_report_emptied_segments", blind)
+    patch.setattr(retention.Retention, "_report_emptied_segments", blind)
     patch.setattr("seaweedmq.core.lineage.pruning.may_lose_its_files", lambda topic, segment: True)
 
 
@@ -80,7 +80,7 @@ def forget_in_any_order(patch: pytest.MonkeyPatch) -> None:
 
     in_order = pruner.prunable
     patch.setattr(pruner, "prunable", prunable)
-    patch.setattr(maintenance, "prunable", prunable)
+    patch.setattr(retention, "prunable", prunable)
 
 
 def trimmed_means_nothing_was_stored(patch: pytest.MonkeyPatch) -> None:

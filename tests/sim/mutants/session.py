@@ -29,7 +29,7 @@ def register_without_a_lease(patch: pytest.MonkeyPatch) -> None:
         if membership.incarnation is not None:
             await membership.incarnation.announce_draining()
 
-    believed = view._read
+    believed = view.read_value
 
     def read(entry: Any) -> Any:
         return believed(entry if entry.lease else _leased(entry))
@@ -37,7 +37,7 @@ def register_without_a_lease(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Session, "update", update)
     patch.setattr(Membership, "announce_draining", announce_draining)
     patch.setattr(limits, "LEASED", ())
-    patch.setattr(view, "_read", read)
+    patch.setattr(view, "read_value", read)
 
 
 def _leased(entry: Any) -> Any:

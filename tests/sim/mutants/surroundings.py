@@ -7,7 +7,7 @@ import pytest
 
 from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.membership import Membership
-from seaweedmq.broker.upkeep.maintenance import Maintenance
+from seaweedmq.broker.upkeep.retention import Retention
 from seaweedmq.coordination.observed import ObservedMetaStore
 from seaweedmq.core.clock_doubt import WallWatch
 from seaweedmq.core.files.seen_tables import SeenTables
@@ -41,13 +41,13 @@ def trust_any_folder(patch: pytest.MonkeyPatch) -> None:
 
 def look_after_files_while_there_is_space(patch: pytest.MonkeyPatch) -> None:
     """Retention stops while the storage rejects writes."""
-    maintain = Maintenance._maintain
+    maintain = Retention._maintain
 
     async def check_first(keeper: Any, name: Any) -> None:
         await keeper._store.check()
         await maintain(keeper, name)
 
-    patch.setattr(Maintenance, "_maintain", check_first)
+    patch.setattr(Retention, "_maintain", check_first)
 
 
 def let_a_stepped_clock_delete(patch: pytest.MonkeyPatch) -> None:
