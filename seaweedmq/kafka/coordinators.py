@@ -9,13 +9,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from seaweedmq.broker.local import LocalBroker, LocalPartition
+from seaweedmq.broker.local import LocalPartition
+from seaweedmq.broker.ports import BrokerRuntime, ClusterAccess, PartitionAccess
 from seaweedmq.codec.kafka.group_records import partition_of_group
 from seaweedmq.core.kafka.groups.classic_events import CoordinatorLimits
 from seaweedmq.core.kafka.groups.state_memory import StateMemory
 from seaweedmq.errors import AlreadyExists, Corrupt, SeaweedMQError, Unavailable
-from seaweedmq.kafka.metadata.metadata_api import default_replicas
 from seaweedmq.kafka.metadata.reachability import is_reachable
+from seaweedmq.kafka.metadata.topic_creation import default_replicas
 from seaweedmq.kafka.metadata.topic_ids import TopicIds
 from seaweedmq.kafka.shard import Shard, Stage
 from seaweedmq.kafka.shard_log import ShardLog
@@ -39,30 +40,38 @@ MARK_RETRY_FIRST_S, MARK_RETRY_MOST_S, MARK_TIMEOUT_S = 0.1, 5.0, 60.0
 class Coordinators:
     """The group coordinators of this broker, and the lookup of all others."""
 
-    def __init__(self, broker: LocalBroker, *, snapshot_after_bytes: int = AFTER_BYTES) -> None:
-        self.topic_name = groups_topic(broker.config.kafka_namespace)
-        self.topic_ids = TopicIds(broker.view, broker.meta, broker.config.kafka_namespace)
-        self._broker = broker
-        self._partitions = broker.config.kafka_internal_partitions
-        """Number of partitions of the internal topic when this broker creates it."""
+    def __init__(
+        self,
+        partitions: PartitionAccess,
+        cluster: ClusterAccess,
+        runtime: BrokerRuntime,
+        *,
+        snapshot_after_bytes: int = AFTER_BYTES,
+    ) -> None:
+        config = runtime.config
+        self.topic_name = groups_topic(config.kafka_namespace)
+        self.topic_ids = TopicIds(cluster.view, cluster.meta, config.kafka_namespace)
+        self._partitions = partitions
+        self._cluster = cluster
+        self._runtime = runtime
         self._snapshot_after_bytes = snapshot_after_bytes
         largest = CoordinatorLimits()
-        self._limits = replace(
-            largest, group_bytes_max=min(largest.group_bytes_max, broker.config.frame_bytes_max // 2)
-        )
+        self._limits = replace(largest, group_bytes_max=min(largest.group_bytes_max, config.frame_bytes_max // 2))
         # A broker without a listener reserves no memory: simulated brokers, whose clients bypass the listener.
-        self.memory = StateMemory(broker.memory.groups_bytes or broker.config.kafka_groups_bytes_max)
+        self.memory = StateMemory(runtime.memory.groups_bytes or config.kafka_groups_bytes_max)
         self._shards: dict[int, Shard] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._is_over = False
         self._uids: dict[str, int] = {}
         """The uids of the topics of the Kafka namespace, by the name that Kafka clients use."""
-        self._topic_changes = broker.view.news()
+        self._topic_changes = cluster.view.news()
         self._creating = asyncio.Lock()
+        self._partitions_default = config.kafka_internal_partitions
+        """Number of partitions of the internal topic when this broker creates it."""
 
     async def run(self) -> None:
         """Follow the metadata until cancelled, then stop all coordinators of this broker."""
-        view = self._broker.view
+        view = self._cluster.view
         try:
             while True:
                 seen = view.changes
@@ -86,7 +95,7 @@ class Coordinators:
             Unavailable: If no broker has it at the moment, or the files of its partition are damaged; the message
                 names the damage.
         """
-        topic = self._broker.view.topics.get(self.topic_name)
+        topic = self._cluster.view.topics.get(self.topic_name)
         if topic is None:
             raise Unavailable(
                 f"topic {self.topic_name} does not exist yet: look up the coordinator of group {group!r} first"
@@ -95,7 +104,7 @@ class Coordinators:
         shard = self._shards.get(number)
         if shard is None or shard.partition.is_over:
             try:
-                partition = self._broker.leads(self.topic_name, number)
+                partition = self._partitions.leads(self.topic_name, number)
             except Corrupt as error:  # as in Apache Kafka: clients look for the coordinator until there is one
                 raise Unavailable(str(error)) from error
             shard = self._serve(number, partition)
@@ -117,7 +126,7 @@ class Coordinators:
                 names the damage), or the topic cannot be created in time.
             SeaweedMQError: If the topic cannot be created.
         """
-        view = self._broker.view
+        view = self._cluster.view
         topic = view.topics.get(self.topic_name) or await self._ensure_topic()
         number = self._partition_of(group, topic)
         lost = None
@@ -128,7 +137,7 @@ class Coordinators:
                     self._check_recoverable(number)
                     primary = self._primary_of(number)
                     if primary is not None and primary != lost:
-                        if await is_reachable(self._broker, primary, topic):
+                        if await is_reachable(self._cluster, primary, topic):
                             return primary
                         lost = primary
                     else:
@@ -149,15 +158,15 @@ class Coordinators:
         return None if segment is None else segment.primary
 
     def _open_segment(self, number: int) -> Segment | None:
-        segments = self._broker.view.open_of(self.topic_name).values()
+        segments = self._cluster.view.open_of(self.topic_name).values()
         return next((segment for segment in segments if number in segment.slots), None)
 
     def _partition_of(self, group: str, topic: Topic) -> int:
-        return partition_of_group(group, topic.partitions or self._partitions)
+        return partition_of_group(group, topic.partitions or self._partitions_default)
 
     async def _ensure_topic(self) -> Topic:
         """Return the internal topic, once this broker's view has it with an open segment for every partition."""
-        view = self._broker.view
+        view = self._cluster.view
         try:
             async with asyncio.timeout(CREATE_TIMEOUT_S), self._creating:
                 if self.topic_name not in view.topics:
@@ -172,10 +181,12 @@ class Coordinators:
             raise Unavailable(f"topic {self.topic_name} was not created within {CREATE_TIMEOUT_S:g} s: retry") from None
 
     async def _create(self) -> None:
-        replicas = default_replicas(self._broker.view)
-        spec = TopicSpec(name=self.topic_name, partitions=self._partitions, replicas=replicas, configs=COMPACTED)
+        replicas = default_replicas(self._cluster.view)
+        spec = TopicSpec(
+            name=self.topic_name, partitions=self._partitions_default, replicas=replicas, configs=COMPACTED
+        )
         try:
-            await self._broker.api.call(CreateTopic(spec))
+            await self._cluster.api.call(CreateTopic(spec))
         except AlreadyExists:
             log.debug("topic exists: another broker created %s at the same time", self.topic_name)
 
@@ -183,8 +194,8 @@ class Coordinators:
 
     def _follow(self) -> None:
         deleted = self._deleted()
-        me = self._broker.id
-        for segment in self._broker.view.open_of(self.topic_name).values():
+        me = self._cluster.broker_id()
+        for segment in self._cluster.view.open_of(self.topic_name).values():
             if segment.primary == me:
                 self._try_serve(segment.slots.lo)
         if deleted:
@@ -196,7 +207,7 @@ class Coordinators:
         gone = []
         for name in self._topic_changes.take_now():
             if name.namespace == self.topic_name.namespace:
-                topic = self._broker.view.topics.get(name)
+                topic = self._cluster.view.topics.get(name)
                 known = self._uids.pop(name.name, None)
                 if topic is not None:
                     self._uids[name.name] = topic.uid
@@ -208,7 +219,7 @@ class Coordinators:
         shard = self._shards.get(number)
         if shard is None or shard.partition.is_over:
             try:
-                self._serve(number, self._broker.leads(self.topic_name, number))
+                self._serve(number, self._partitions.leads(self.topic_name, number))
             except SeaweedMQError as error:
                 log.debug("coordinator not started: partition %d: %s; retrying", number, error)
 
@@ -216,7 +227,7 @@ class Coordinators:
         if self._is_over:
             raise Unavailable("this broker is shutting down: look up the coordinator again")
         shard = self._shards[number] = self._shard(partition)
-        task = self._broker.spawn(self._run(number, shard), f"coordinator {number} of {self.topic_name}")
+        task = self._runtime.spawn(self._run(number, shard), f"coordinator {number} of {self.topic_name}")
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return shard
@@ -233,10 +244,10 @@ class Coordinators:
 
     def _shard(self, partition: LocalPartition) -> Shard:
         return Shard(
-            ShardLog(partition, self._broker.view, frame_bytes_max=self._broker.config.frame_bytes_max),
+            ShardLog(partition, self._cluster.view, frame_bytes_max=self._runtime.config.frame_bytes_max),
             limits=self._limits,
             memory=self.memory,
-            env=self._broker.env,
+            env=self._runtime.env,
             topic_ids=self.topic_ids,
             raise_mark=partial(self._raise_mark, partition),
             snapshot_after_bytes=self._snapshot_after_bytes,
@@ -245,15 +256,15 @@ class Coordinators:
     def _raise_mark(self, partition: LocalPartition, mark: int) -> None:
         """Raise the low watermark to the start of a snapshot; if that fails, the next snapshot raises it."""
         name = f"low watermark of partition {partition.partition} of {self.topic_name}"
-        self._broker.spawn(self._raise(partition, mark), name)
+        self._runtime.spawn(self._raise(partition, mark), name)
 
     async def _raise(self, partition: LocalPartition, mark: int) -> None:
         raising = RaiseLowWatermark(self.topic_name, {partition.partition: mark}, partition.topic.uid)
         attempts = retrying(
-            backoff(self._broker.env.rng, MARK_RETRY_FIRST_S, MARK_RETRY_MOST_S), stop=after_s(MARK_TIMEOUT_S)
+            backoff(self._runtime.env.rng, MARK_RETRY_FIRST_S, MARK_RETRY_MOST_S), stop=after_s(MARK_TIMEOUT_S)
         )
         try:
-            await attempts(self._broker.api.call, raising)
+            await attempts(self._cluster.api.call, raising)
         except SeaweedMQError as error:
             log.warning(
                 "low watermark not raised: partition %d of %s: %s; the next snapshot raises it",

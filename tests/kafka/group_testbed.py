@@ -49,14 +49,14 @@ class Gateway:
 
     def __init__(self, cluster: "Cluster", host: Host) -> None:
         self.host = host
-        local = host.broker.local
-        self.nodes = Nodes(local.view, local.meta, local.store, local.env)
-        self.coordinators = Coordinators(local, snapshot_after_bytes=cluster.snapshot_after_bytes)
-        local.kafka_groups.answer = GroupAdmin(local, self.coordinators)
-        directory = TopicDirectory(local.view, self.nodes, NAMESPACE)
+        partitions, here, runtime = host.broker.ports
+        self.nodes = Nodes(here.view, here.meta, here.store, runtime.env)
+        self.coordinators = Coordinators(partitions, here, runtime, snapshot_after_bytes=cluster.snapshot_after_bytes)
+        here.kafka_groups.answer = GroupAdmin(partitions, here, self.coordinators)
+        directory = TopicDirectory(here.view, self.nodes, NAMESPACE)
         self.handlers = {
             **FindCoordinatorHandlers(self.coordinators, self.nodes).handlers(),
-            **ClassicGroupHandlers(self.coordinators, local.env).handlers(),
+            **ClassicGroupHandlers(self.coordinators, runtime.env).handlers(),
             **CommittedOffsetsHandlers(self.coordinators, directory).handlers(),
         }
         self.following = host.testbed.network.spawn(host.owner, self.coordinators.run(), "coordinators")

@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from seaweedmq.broker.local import LocalBroker, LocalPartition
+from seaweedmq.broker.local import LocalPartition
 from seaweedmq.core.kafka.fetch_budget import FetchBudget
 from seaweedmq.core.kafka.fetch_session import (
     Exchange,
@@ -101,12 +102,12 @@ class FetchHandlers:
     """Handler of Fetch."""
 
     def __init__(
-        self, local: LocalBroker, partitions: PartitionLookup, reader: PartitionReader, memory: FetchMemory
+        self, partitions: PartitionLookup, reader: PartitionReader, memory: FetchMemory, rng: random.Random
     ) -> None:
         self._partitions = partitions
         self._reader = reader
         self._memory = memory
-        self._sessions = FetchSessions(lambda: local.env.rng.getrandbits(31))
+        self._sessions = FetchSessions(lambda: rng.getrandbits(31))
         self._rejections = RejectionLog(log, "partitions of Kafka fetches")
 
     def handlers(self) -> dict[int, Handler]:

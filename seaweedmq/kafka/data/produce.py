@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from seaweedmq.broker.local import LocalBroker, LocalPartition
+from seaweedmq.broker.local import LocalPartition
+from seaweedmq.broker.ports import BrokerRuntime
 from seaweedmq.codec.frame import HEADER_BYTES as FRAME_HEADER_BYTES
 from seaweedmq.codec.kafka.batch import (
     ALIGNMENT,
@@ -126,8 +127,8 @@ class _Sequence(NamedTuple):
 class ProduceHandlers:
     """Handler of Produce."""
 
-    def __init__(self, local: LocalBroker, partitions: PartitionLookup) -> None:
-        self._local = local
+    def __init__(self, runtime: BrokerRuntime, partitions: PartitionLookup) -> None:
+        self._runtime = runtime
         self._partitions = partitions
         self._rejected = RejectedSequences()
         self._unpacking = OneAtATime()
@@ -231,7 +232,7 @@ class ProduceHandlers:
             )
         append_time_ms = NO_TIME
         if not has_own_time:
-            append_time_ms = self._local.env.wall_us() // 1000
+            append_time_ms = self._runtime.env.wall_us() // 1000
             data, checked = with_append_time(data, checked, append_time_ms)
         ack = await partition.append(frame_of_batch(data, partition.partition, checked), may_begin=may_begin)
         return _Appended(index, topic, partition, ack, append_time_ms)
@@ -243,11 +244,11 @@ class ProduceHandlers:
         they were appended but not acknowledged. So a clock that was just set does not reject a time that it would have
         accepted before (``core.clock_doubt``).
         """
-        earliest_ms, latest_ms = (us // 1000 for us in self._local.clock.span_us())
+        earliest_ms, latest_ms = (us // 1000 for us in self._runtime.clock.span_us())
         return earliest_ms - settings.behind_max_ms, latest_ms + settings.ahead_max_ms
 
     async def _checked(self, data: Frames, settings: TopicSettings, times_ms: tuple[int, int]) -> CheckedBatch:
-        config = self._local.config
+        config = self._runtime.config
         bytes_max = MESSAGE_BYTES_MAX if settings.message_bytes_max is None else settings.message_bytes_max
 
         def check(record_headers_max: int = HEADERS_OF_RECORD_MAX) -> CheckedBatch:
