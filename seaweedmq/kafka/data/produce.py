@@ -23,10 +23,7 @@ from seaweedmq.codec.kafka.records import HEADERS_OF_RECORD_MAX, TooManyHeaders
 from seaweedmq.core.kafka.rejected_sequences import RejectedSequences
 from seaweedmq.errors import (
     DeadlineExceeded,
-    DuplicateSequence,
-    Fenced,
     OutOfOrderSequence,
-    ResourceExhausted,
     SeaweedMQError,
     Unavailable,
     fresh,
@@ -34,7 +31,7 @@ from seaweedmq.errors import (
 from seaweedmq.kafka.metadata.partition_lookup import LeaderHint, PartitionLookup, endpoints, key_of
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic
 from seaweedmq.kafka.wire.codes import Code
-from seaweedmq.kafka.wire.error_mapping import KafkaError, code_of
+from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
 from seaweedmq.kafka.wire.messages import API, Handler, Reply, Request
 from seaweedmq.kafka.wire.replies.produce_reply import ProducedPartition, ProducedTopic, produce_reply
 from seaweedmq.model.config import MIB
@@ -196,7 +193,7 @@ class ProduceHandlers:
             failed = _Failed(
                 part.index, DeadlineExceeded(f"{wanted.name}: no memory for the batch within timeout_ms: retry")
             )
-        if sequence is not None and not is_behind and _code(failed.error) in _RESENT:
+        if sequence is not None and not is_behind and code_of(failed.error, place=ErrorScope.PRODUCE) in _RESENT:
             self._rejected.refuse(sequence.who, sequence.epoch, sequence.first, now)
         return failed
 
@@ -332,25 +329,9 @@ def _produced(outcome: _Appended | _Failed) -> ProducedPartition:
     hint, error = outcome.hint, outcome.error
     return ProducedPartition(
         index=outcome.number,
-        error_code=_code(error),
+        error_code=code_of(error, place=ErrorScope.PRODUCE),
         record_errors=error.records if isinstance(error, InvalidBatch) else (),
         error_message=str(error),
         leader_id=-1 if hint is None else hint.node.id,
         leader_epoch=-1 if hint is None else hint.epoch,
     )
-
-
-def _code(error: Exception) -> int:
-    match error:
-        case ResourceExhausted():
-            # Not REQUEST_TIMED_OUT: clients would resend silently until their delivery timeout.
-            return Code.POLICY_VIOLATION
-        case InvalidBatch():
-            return Code[error.refusal.name]
-        case OutOfOrderSequence():
-            return Code.OUT_OF_ORDER_SEQUENCE_NUMBER
-        case DuplicateSequence():
-            return Code.DUPLICATE_SEQUENCE_NUMBER
-        case Fenced():
-            return Code.INVALID_PRODUCER_EPOCH
-    return code_of(error)
