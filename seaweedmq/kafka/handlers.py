@@ -8,7 +8,6 @@ from seaweedmq.kafka.admin.configs import ConfigHandlers
 from seaweedmq.kafka.admin.cursors import Cursors
 from seaweedmq.kafka.admin.inventory import InventoryHandlers
 from seaweedmq.kafka.admin.topics import TopicHandlers
-from seaweedmq.kafka.coordinators import Coordinators
 from seaweedmq.kafka.data.delete_records import DeleteRecordsHandlers
 from seaweedmq.kafka.data.fetch import FetchHandlers
 from seaweedmq.kafka.data.fetch_memory import FetchMemory
@@ -21,6 +20,7 @@ from seaweedmq.kafka.data.reencode import Reencoder
 from seaweedmq.kafka.gateway import HandlerGroup
 from seaweedmq.kafka.groups.classic import ClassicGroupHandlers
 from seaweedmq.kafka.groups.committed_offsets import CommittedOffsetsHandlers
+from seaweedmq.kafka.groups.coordinators import Coordinators
 from seaweedmq.kafka.groups.find_coordinator import FindCoordinatorHandlers
 from seaweedmq.kafka.groups.group_admin import GroupAdmin
 from seaweedmq.kafka.metadata.metadata_api import MetadataHandlers
@@ -28,8 +28,8 @@ from seaweedmq.kafka.metadata.nodes import Nodes
 from seaweedmq.kafka.metadata.partition_lookup import PartitionLookup
 from seaweedmq.kafka.metadata.topic_creation import TopicCreator
 from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
-from seaweedmq.kafka.shard_snapshots import AFTER_BYTES
 from seaweedmq.kafka.unsupported_apis import UnsupportedHandlers
+from seaweedmq.shards.snapshots import AFTER_BYTES
 
 
 class Handlers:

@@ -6,15 +6,14 @@ from itertools import count
 from typing import Any
 
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.kafka.coordinators import Coordinators
 from seaweedmq.kafka.groups.classic import ClassicGroupHandlers
 from seaweedmq.kafka.groups.committed_offsets import CommittedOffsetsHandlers
+from seaweedmq.kafka.groups.coordinators import Coordinators
 from seaweedmq.kafka.groups.find_coordinator import FindCoordinatorHandlers
 from seaweedmq.kafka.groups.group_admin import GroupAdmin
+from seaweedmq.kafka.groups.group_coordinator import GroupCoordinator
 from seaweedmq.kafka.metadata.nodes import Nodes
 from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
-from seaweedmq.kafka.shard import Shard
-from seaweedmq.kafka.shard_snapshots import AFTER_BYTES
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.decoding import decode
 from seaweedmq.kafka.wire.error_mapping import code_of
@@ -33,6 +32,7 @@ from seaweedmq.kafka.wire.messages import (
 from seaweedmq.kafka.wire.replies.error_reply import error_reply, error_scope_of
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.topic import TopicName
+from seaweedmq.shards.snapshots import AFTER_BYTES
 from tests.broker.testbed import CONFIG, PATIENCE_S, Host, Testbed
 from tests.sim.machines.loop import OwnerState
 
@@ -86,7 +86,7 @@ class Gateway:
         encoded = b"".join(reply.buffers) if isinstance(reply, EncodedReply) else bytes(reply.encode(version=version))
         return REPLIES[api].decode(encoded, version=version)
 
-    def shard(self, group: str) -> Shard:
+    def shard(self, group: str) -> GroupCoordinator:
         """Return the coordinator of a group on this broker."""
         return self.coordinators.shard_of(group)
 

@@ -15,8 +15,8 @@ from seaweedmq.core.kafka.groups.classic_events import (
     RemoveGroup,
 )
 from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, Unavailable
-from seaweedmq.kafka.coordinators import Coordinators
-from seaweedmq.kafka.shard import Shard
+from seaweedmq.kafka.groups.coordinators import Coordinators
+from seaweedmq.kafka.groups.group_coordinator import GroupCoordinator
 from seaweedmq.kafka.wire.error_mapping import KafkaError
 from seaweedmq.model.kafka.group_admin import (
     KafkaGroupDescription,
@@ -147,7 +147,9 @@ class GroupAdmin:
             case _:
                 raise _unknown(group)
 
-    async def _found(self, shard: Shard, group: str) -> tuple[DescribedGroup, Mapping[Partition, OffsetValue]]:
+    async def _found(
+        self, shard: GroupCoordinator, group: str
+    ) -> tuple[DescribedGroup, Mapping[Partition, OffsetValue]]:
         found, offsets = await shard.look(lambda state: (state.describe(group), state.offsets(group)))
         if found.state is GroupState.DEAD:
             raise _unknown(group)

@@ -18,10 +18,10 @@ from seaweedmq.kafka.data.produce import ProduceHandlers
 from seaweedmq.kafka.groups import committed_offsets
 from seaweedmq.kafka.metadata.nodes import Nodes
 from seaweedmq.kafka.metadata.partition_lookup import PartitionLookup
-from seaweedmq.kafka.shard import Shard
-from seaweedmq.kafka.shard_log import ShardLog
 from seaweedmq.kafka.wire.reply_queue import ReplyQueue
 from seaweedmq.model.kafka.groups import OffsetRecord
+from seaweedmq.shards.shard import Shard
+from seaweedmq.shards.shard_log import ShardLog
 
 Break = Callable[[pytest.MonkeyPatch], None]
 

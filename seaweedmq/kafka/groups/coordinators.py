@@ -1,6 +1,6 @@
 """Coordinators of groups: a group's coordinator is the primary of its partition of ``__consumer_offsets``.
 
-A broker runs one ``Shard`` for each such partition that it leads, as soon as it leads it.
+A broker runs one ``GroupCoordinator`` for each such partition that it leads, as soon as it leads it.
 """
 
 import asyncio
@@ -15,17 +15,18 @@ from seaweedmq.codec.kafka.group_records import partition_of_group
 from seaweedmq.core.kafka.groups.classic_events import CoordinatorLimits
 from seaweedmq.core.kafka.groups.state_memory import StateMemory
 from seaweedmq.errors import AlreadyExists, Corrupt, SeaweedMQError, Unavailable
+from seaweedmq.kafka.groups.group_coordinator import GroupCoordinator
 from seaweedmq.kafka.metadata.reachability import is_reachable
 from seaweedmq.kafka.metadata.topic_creation import default_replicas
 from seaweedmq.kafka.metadata.topic_ids import TopicIds
-from seaweedmq.kafka.shard import Shard, Stage
-from seaweedmq.kafka.shard_log import ShardLog
-from seaweedmq.kafka.shard_snapshots import AFTER_BYTES
 from seaweedmq.model.kafka.group_admin import groups_topic
 from seaweedmq.model.messages.calls import CreateTopic, RaiseLowWatermark
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicSpec
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
+from seaweedmq.shards.shard import Stage
+from seaweedmq.shards.shard_log import ShardLog
+from seaweedmq.shards.snapshots import AFTER_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ class Coordinators:
         self._limits = replace(largest, group_bytes_max=min(largest.group_bytes_max, config.frame_bytes_max // 2))
         # A broker without a listener reserves no memory: simulated brokers, whose clients bypass the listener.
         self.memory = StateMemory(runtime.memory.groups_bytes or config.kafka_groups_bytes_max)
-        self._shards: dict[int, Shard] = {}
+        self._shards: dict[int, GroupCoordinator] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._is_over = False
         self._uids: dict[str, int] = {}
@@ -87,7 +88,7 @@ class Coordinators:
 
     # --- groups -------------------------------------------------------------------------------------------------------
 
-    def shard_of(self, group: str) -> Shard:
+    def shard_of(self, group: str) -> GroupCoordinator:
         """Return the coordinator of a group.
 
         Raises:
@@ -110,7 +111,7 @@ class Coordinators:
             shard = self._serve(number, partition)
         return shard
 
-    def here(self) -> list[Shard]:
+    def here(self) -> list[GroupCoordinator]:
         """Return the coordinators of this broker, including those that are loading."""
         return [shard for shard in self._shards.values() if shard.stage is not Stage.OVER]
 
@@ -223,7 +224,7 @@ class Coordinators:
             except SeaweedMQError as error:
                 log.debug("coordinator not started: partition %d: %s; retrying", number, error)
 
-    def _serve(self, number: int, partition: LocalPartition) -> Shard:
+    def _serve(self, number: int, partition: LocalPartition) -> GroupCoordinator:
         if self._is_over:
             raise Unavailable("this broker is shutting down: look up the coordinator again")
         shard = self._shards[number] = self._shard(partition)
@@ -232,7 +233,7 @@ class Coordinators:
         task.add_done_callback(self._running.discard)
         return shard
 
-    async def _run(self, number: int, shard: Shard) -> None:
+    async def _run(self, number: int, shard: GroupCoordinator) -> None:
         """Run one coordinator after another while this broker leads the same segment."""
         while True:
             await shard.run()
@@ -242,8 +243,8 @@ class Coordinators:
         if self._shards.get(number) is shard:
             del self._shards[number]
 
-    def _shard(self, partition: LocalPartition) -> Shard:
-        return Shard(
+    def _shard(self, partition: LocalPartition) -> GroupCoordinator:
+        return GroupCoordinator(
             ShardLog(partition, self._cluster.view, frame_bytes_max=self._runtime.config.frame_bytes_max),
             limits=self._limits,
             memory=self.memory,
