@@ -9,7 +9,7 @@ import logging
 from typing import cast
 
 from seaweedmq.kafka.wire.budget import Pace
-from seaweedmq.kafka.wire.deadlines import Deadlines, Overdue, Progress
+from seaweedmq.kafka.wire.deadlines import Deadlines, Due, Progress
 from seaweedmq.kafka.wire.interfaces import Listener, RequestReceiver
 from seaweedmq.kafka.wire.messages import Line, not_pressed
 from seaweedmq.kafka.wire.reply_queue import ReplyQueue
@@ -69,18 +69,19 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool | None:
         """Answer the requests that precede the client's half-close, as Apache Kafka does."""
         self._line.hurry()
-        self._deadlines.await_end(self._replies.taken_bytes)
+        self._deadlines.expect(Due.HALF_CLOSED, self._replies.taken_bytes)
         self.drain()
         return True
 
     def pause_writing(self) -> None:
         """Stop writing: the socket has not taken all bytes."""
         self._replies.pause()
-        self._deadlines.await_reading(self._replies.waiting_bytes)
+        self._deadlines.expect(Due.READING, self._replies.waiting_bytes)
 
     def resume_writing(self) -> None:
         """Write further replies: the socket has taken all bytes."""
-        self._deadlines.await_no_reading()
+        self._deadlines.lift(Due.READING)
+        self._deadlines.note_activity()
         self._replies.resume()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -151,14 +152,14 @@ class Connection(asyncio.BufferedProtocol):
         )
         for missed, reason in self._deadlines.missed(progress):
             match missed:
-                case Overdue.MEMORY:
+                case Due.MEMORY:
                     self._listening.in_flight.press(self._loop.time())
-                case Overdue.STALLED:
+                case Due.REQUEST | Due.READING:
                     self.fail(reason)
-                case Overdue.HALF_CLOSED:
+                case Due.HALF_CLOSED:
                     log.debug("Kafka connection closed: %s: %s", self.peer, reason)
                     self.abort()
-                case Overdue.IDLE:
+                case Due.IDLE:
                     log.debug("Kafka connection closed: %s: %s", self.peer, reason)
                     self._close()
 

@@ -73,7 +73,7 @@ class ReplyQueue:
         self._slots: deque[ReplySlot] = deque()
         self._unsent: list[ReplySlot] = []
         """Slots whose replies are written to the socket but not read by the client."""
-        self._large: ReplySlot | None = None
+        self.large: ReplySlot | None = None
         """The slot of the request whose reply may be large and is not read yet."""
         self._written_bytes = 0
         self._will_flush = False
@@ -91,11 +91,6 @@ class ReplyQueue:
     def has_unread(self) -> bool:
         """Whether replies are written to the socket but not read by the client."""
         return bool(self._unsent)
-
-    @property
-    def has_large(self) -> bool:
-        """Whether a reply that may be large is not read yet."""
-        return self._large is not None
 
     @property
     def is_empty(self) -> bool:
@@ -116,10 +111,6 @@ class ReplyQueue:
         """Append the slot of a new request."""
         self._slots.append(slot)
 
-    def note_large(self, slot: ReplySlot) -> None:
-        """Note that the reply of this slot may be large."""
-        self._large = slot
-
     def filled(self, slot: ReplySlot) -> None:
         """Account for a filled slot: the reply's bytes replace the request's until the client has read them."""
         if self.is_over:
@@ -139,8 +130,8 @@ class ReplyQueue:
         """Return all memory of a slot."""
         self._hold(slot, 0)
         self._release(slot)
-        if self._large is slot:
-            self._large = None
+        if self.large is slot:
+            self.large = None
 
     def pause(self) -> None:
         """Stop writing: the socket has not taken all bytes."""

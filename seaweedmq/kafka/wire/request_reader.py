@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from seaweedmq.kafka.wire.budget import Share
-from seaweedmq.kafka.wire.deadlines import Deadlines
+from seaweedmq.kafka.wire.deadlines import Deadlines, Due
 from seaweedmq.kafka.wire.decoding import Steps
 from seaweedmq.kafka.wire.frames import NotAdvertised, reading
 from seaweedmq.kafka.wire.interfaces import ConnectionHandle, Listener, RequestReceiver
@@ -179,9 +179,9 @@ class RequestReader:
 
     def _watch(self) -> None:
         if self.is_receiving:
-            self._deadlines.await_request()
+            self._deadlines.expect(Due.REQUEST)
         else:
-            self._deadlines.await_no_request()
+            self._deadlines.lift(Due.REQUEST)
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
@@ -218,11 +218,11 @@ class RequestReader:
 
     def _wait_for(self, size: int) -> None:
         self._asked_bytes = size
-        self._deadlines.await_memory()
+        self._deadlines.expect(Due.MEMORY)
 
     def granted(self) -> None:
         """Continue soon with the memory that the share waited for."""
-        self._deadlines.await_no_memory()
+        self._deadlines.lift(Due.MEMORY)
         self._loop.call_soon(self.resume)  # not inside another connection's call
 
     def _has_room(self) -> bool:
@@ -234,7 +234,7 @@ class RequestReader:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def _take(self, data: memoryview) -> None:
-        self._deadlines.await_no_request()
+        self._deadlines.lift(Due.REQUEST)
         slot = ReplySlot(self._replies)
         slot.held_bytes, self._intake_bytes = self._intake_bytes, 0
         turn = self._listening.turns.begin()
@@ -301,12 +301,12 @@ class RequestReader:
     def _deliver(self, request: Request, slot: ReplySlot) -> None:
         assert self._receiver is not None
         if slot.is_large:
-            self._replies.note_large(slot)
+            self._replies.large = slot
         self._receiver.receive(request, slot)
 
     def _unpark(self) -> None:
         """Begin the request that waits for memory for its reply, if there is memory."""
-        if self._parked is None or self._share.wanted or self._replies.has_large:
+        if self._parked is None or self._share.wanted or self._replies.large is not None:
             return
         size = self._listening.in_flight.reply_bytes
         if not self._asked_bytes and not self._share.take(size, is_guaranteed=False):
@@ -321,7 +321,7 @@ class RequestReader:
     def _stop_reading(self) -> None:
         if self._is_reading and self._transport is not None and not self._replies.is_over:
             self._is_reading = False
-            self._deadlines.await_no_request()  # the broker, not the client, causes the pause
+            self._deadlines.lift(Due.REQUEST)  # the broker, not the client, causes the pause
             self._transport.pause_reading()
 
     def resume(self) -> None:
