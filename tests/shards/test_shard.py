@@ -68,7 +68,7 @@ def encode(record: tuple[str, int]) -> Pair:
     return record[0].encode(), str(record[1]).encode()
 
 
-COUNTERS = MachineKind[Counters, Add | Tick](
+COUNTERS: MachineKind[Counters, Add | Tick] = MachineKind(
     name="counter",
     new=Counters,
     tick=Tick(),

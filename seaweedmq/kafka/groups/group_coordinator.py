@@ -41,7 +41,7 @@ class GroupCoordinator(Shard[GroupShard, ShardEvent]):
         raise_mark: Callable[[int], None],
         snapshot_after_bytes: int,
     ) -> None:
-        kind = MachineKind[GroupShard, ShardEvent](
+        kind: MachineKind[GroupShard, ShardEvent] = MachineKind(
             name="group",
             new=partial(GroupShard, limits, memory),
             tick=Tick(),
