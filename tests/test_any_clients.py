@@ -20,7 +20,7 @@ import uvloop
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from seaweedmq.kafka.wire import budget, connection
+from seaweedmq.kafka.wire import budget, deadlines
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, REQUESTS
 from seaweedmq.model.config import KIB, MIB, BrokerConfig
@@ -253,9 +253,9 @@ def test_whatever_clients_come_and_leave_the_bound_holds_and_nothing_remains(tmp
 
 def visits(storage: Path, beyond_runtime_bytes: int, examples: int) -> None:
     """Have crowds visit a broker, each kind of client first."""
-    budget.PRESS_INTERVAL_S = connection.PRESS_INTERVAL_S = 0.02
+    budget.PRESS_INTERVAL_S = deadlines.PRESS_INTERVAL_S = 0.02
     budget.SLOW_WINDOW_S = 0.3
-    connection.HALF_CLOSED_S = 0.2
+    deadlines.HALF_CLOSED_S = 0.2
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         stack = contextlib.AsyncExitStack()
         broker = runner.run(stack.enter_async_context(visited(storage, beyond_runtime_bytes)))

@@ -11,10 +11,11 @@ from seaweedmq.broker.drainer import Drainer
 from seaweedmq.broker.incarnation import Incarnation, IncarnationParts, make_incarnation
 from seaweedmq.broker.inspect import Inspection
 from seaweedmq.broker.leader_forwarder import LeaderForwarder
-from seaweedmq.broker.local import LocalBroker
+from seaweedmq.broker.local import ServingParts
 from seaweedmq.broker.membership import Endpoints, Membership
 from seaweedmq.broker.memory.broker_memory import COPIES, BrokerMemory, StreamMemory
 from seaweedmq.broker.peer_connections import PeerConnections
+from seaweedmq.broker.ports import BrokerRuntime, ClusterAccess, GatewayPorts, PartitionAccess
 from seaweedmq.broker.readiness import START, STOP, Readiness, follow_lease
 from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.broker.segment.fsync import SyncRounds
@@ -183,23 +184,27 @@ class Broker:
             kafka_groups=kafka_groups,
             check_admission=self._admission.check,
         )
-        self.local = LocalBroker(
-            config=config,
-            env=env,
-            clock=clock,
+        serving = ServingParts(
             view=self._view,
-            meta=meta,
             store=store,
             lookup=lookup,
             tails=tails,
             starts=starts,
-            memory=self._memory.kafka,
-            kafka_groups=kafka_groups,
-            api=self.api,
-            dial=self._dial,
-            broker_id=lambda: self.id,
-            kafka_address=endpoints.kafka_address,
-            spawn=self._supervisor.brief,
+            frame_bytes_max=config.frame_bytes_max,
+        )
+        self.ports = GatewayPorts(
+            PartitionAccess(serving),
+            ClusterAccess(
+                view=self._view,
+                meta=meta,
+                store=store,
+                api=self.api,
+                dial=self._dial,
+                broker_id=lambda: self.id,
+                kafka_address=endpoints.kafka_address,
+                kafka_groups=kafka_groups,
+            ),
+            BrokerRuntime(config=config, env=env, clock=clock, memory=self._memory.kafka, spawn=self._supervisor.brief),
         )
         self.inspect = Inspection(
             view=self._view,

@@ -16,10 +16,11 @@ from seaweedmq.errors import SeaweedMQError, Unsupported
 from seaweedmq.kafka.wire.encoding import LARGE_ELEMENTS, is_large
 from seaweedmq.kafka.wire.error_mapping import code_of
 from seaweedmq.kafka.wire.frames import reply_buffers, writing
-from seaweedmq.kafka.wire.interfaces import ConnectionHandle, ReplySlot
+from seaweedmq.kafka.wire.interfaces import ConnectionHandle
 from seaweedmq.kafka.wire.messages import API, Buffer, EncodedReply, Handler, Reply, Request
 from seaweedmq.kafka.wire.replies.error_reply import error_reply, error_scope_of
 from seaweedmq.kafka.wire.replies.freeing import free_message
+from seaweedmq.kafka.wire.reply_queue import ReplySlot
 from seaweedmq.kafka.wire.versions import PRODUCE_LOWEST, name_of
 from seaweedmq.runtime.turns import in_turns
 

@@ -24,7 +24,7 @@ class ByteClient:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        rooms = Handlers(host.broker.local)
+        rooms = Handlers(host.broker.ports)
         self.directory, self.nodes = rooms.directory, rooms.nodes
         self.handlers: Mapping[int, Handler] = handlers_of(rooms.all)
 

@@ -6,15 +6,14 @@ from itertools import count
 from typing import Any
 
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.kafka.coordinators import Coordinators
 from seaweedmq.kafka.groups.classic import ClassicGroupHandlers
 from seaweedmq.kafka.groups.committed_offsets import CommittedOffsetsHandlers
+from seaweedmq.kafka.groups.coordinators import Coordinators
 from seaweedmq.kafka.groups.find_coordinator import FindCoordinatorHandlers
 from seaweedmq.kafka.groups.group_admin import GroupAdmin
+from seaweedmq.kafka.groups.group_coordinator import GroupCoordinator
 from seaweedmq.kafka.metadata.nodes import Nodes
 from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
-from seaweedmq.kafka.shard import Shard
-from seaweedmq.kafka.shard_snapshots import AFTER_BYTES
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.decoding import decode
 from seaweedmq.kafka.wire.error_mapping import code_of
@@ -33,6 +32,7 @@ from seaweedmq.kafka.wire.messages import (
 from seaweedmq.kafka.wire.replies.error_reply import error_reply, error_scope_of
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.topic import TopicName
+from seaweedmq.shards.snapshots import AFTER_BYTES
 from tests.broker.testbed import CONFIG, PATIENCE_S, Host, Testbed
 from tests.sim.machines.loop import OwnerState
 
@@ -49,14 +49,14 @@ class Gateway:
 
     def __init__(self, cluster: "Cluster", host: Host) -> None:
         self.host = host
-        local = host.broker.local
-        self.nodes = Nodes(local.view, local.meta, local.store, local.env)
-        self.coordinators = Coordinators(local, snapshot_after_bytes=cluster.snapshot_after_bytes)
-        local.kafka_groups.answer = GroupAdmin(local, self.coordinators)
-        directory = TopicDirectory(local.view, self.nodes, NAMESPACE)
+        partitions, here, runtime = host.broker.ports
+        self.nodes = Nodes(here.view, here.meta, here.store, runtime.env)
+        self.coordinators = Coordinators(partitions, here, runtime, snapshot_after_bytes=cluster.snapshot_after_bytes)
+        here.kafka_groups.answer = GroupAdmin(partitions, here, self.coordinators)
+        directory = TopicDirectory(here.view, self.nodes, NAMESPACE)
         self.handlers = {
             **FindCoordinatorHandlers(self.coordinators, self.nodes).handlers(),
-            **ClassicGroupHandlers(self.coordinators, local.env).handlers(),
+            **ClassicGroupHandlers(self.coordinators, runtime.env).handlers(),
             **CommittedOffsetsHandlers(self.coordinators, directory).handlers(),
         }
         self.following = host.testbed.network.spawn(host.owner, self.coordinators.run(), "coordinators")
@@ -86,7 +86,7 @@ class Gateway:
         encoded = b"".join(reply.buffers) if isinstance(reply, EncodedReply) else bytes(reply.encode(version=version))
         return REPLIES[api].decode(encoded, version=version)
 
-    def shard(self, group: str) -> Shard:
+    def shard(self, group: str) -> GroupCoordinator:
         """Return the coordinator of a group on this broker."""
         return self.coordinators.shard_of(group)
 

@@ -25,7 +25,7 @@ class InProcessClient:
     def __init__(self, testbed: Testbed, host: Host) -> None:
         self.testbed = testbed
         self.host = host
-        self.rooms = Handlers(host.broker.local)
+        self.rooms = Handlers(host.broker.ports)
         self._handlers = {api: handler for room in self.rooms.all for api, handler in room.handlers().items()}
         self._numbers = itertools.count(1)
         self._line = Line()

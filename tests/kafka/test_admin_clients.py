@@ -71,7 +71,7 @@ async def address() -> AsyncIterator[str]:
         endpoints=Endpoints("127.0.0.1:1", gateway.address),
     )
     await broker.start()
-    rooms = Handlers(broker.local)
+    rooms = Handlers(broker.ports)
     await gateway.start(rooms.all, CONFIG.kafka_in_flight_bytes_max)
     yield gateway.address
     await gateway.stop()

@@ -152,7 +152,7 @@ async def test_a_fetch_ends_at_once_where_there_is_more_than_its_reply_may_hold(
     )
     assert len(records_of(found.records)) == min(bytes_max, 10_000) // 2_100
     assert testbed.loop.time() - began < 1
-    client.host.broker.local.leads(ORDERS, 0).open_segment.evict(1 << 30)
+    client.host.broker.ports.partitions.leads(ORDERS, 0).open_segment.evict(1 << 30)
     assert records_of((await client.fetch("orders", 0, 7, wait_ms=60_000, min_bytes=10_000)).records)
     assert testbed.loop.time() - began < 2, "what is in files already is not waited for"
 
@@ -417,7 +417,7 @@ async def test_whoever_waited_for_long_hears_of_the_leader_of_now(testbed: Testb
         lambda: [s.primary for s in here.inspect.view.open_of(ORDERS).values()] == [successor.host.broker.id]
     )
     [segment] = here.inspect.view.open_of(ORDERS).values()
-    partitions = PartitionLookup(here.broker.local, rest[0].rooms.directory)
+    partitions = PartitionLookup(here.broker.ports.partitions, rest[0].rooms.directory)
     hint = partitions.hint(before, 0, StaleMetadata("the segment is sealed"))
     assert hint is not None
     assert hint == LeaderHint(rest[0].rooms.nodes.of_broker(successor.host.broker.id), segment.id)
@@ -530,7 +530,7 @@ async def test_what_finds_no_room_in_time_is_not_stored_and_what_comes_behind_it
     assert [one.error_code for one in said] == [Code.REQUEST_TIMED_OUT] * 5
     assert ["no memory" in one.error_message for one in said] == [False, False, False, False, True]
     follower.host.thaw()
-    await testbed.until(lambda: leader.host.broker.local.leads(ORDERS, 0).high_watermark == 4)
+    await testbed.until(lambda: leader.host.broker.ports.partitions.leads(ORDERS, 0).high_watermark == 4)
     assert (await leader.produce("orders", 0, numbered[5])).error_code == Code.NOT_LEADER_OR_FOLLOWER
     assert [(await leader.produce("orders", 0, sent)).base_offset for sent in numbered] == [0, 1, 2, 3, 4, 5]
     assert [offset for offset, _, _ in records_of((await leader.fetch("orders", 0, 0)).records)] == [0, 1, 2, 3, 4, 5]
@@ -558,7 +558,7 @@ async def test_what_fell_out_of_memory_comes_from_logs_and_tables_alike(testbed:
         return told[0].offset, told[1].offset
 
     assert await all_of_them() == sent
-    partition = client.host.broker.local.leads(ORDERS, 0)
+    partition = client.host.broker.ports.partitions.leads(ORDERS, 0)
     partition.open_segment.evict(1 << 30)
     assert partition.in_memory(0, 1) is None
     assert await all_of_them() == sent
@@ -639,7 +639,7 @@ async def test_marks_and_times_of_a_partition(testbed: Testbed) -> None:
 async def test_times_too_far_from_the_brokers_are_refused(testbed: Testbed) -> None:
     [client] = await in_process_clients(testbed)
     await topic(testbed, client, configs=(("message.timestamp.before.max.ms", "5000"),))
-    now_ms = client.host.broker.local.env.wall_us() // 1000
+    now_ms = client.host.broker.ports.runtime.env.wall_us() // 1000
     for time_ms, code in (
         (now_ms + 3_600_000, Code.NONE),
         (now_ms + 3_700_000, Code.INVALID_TIMESTAMP),
@@ -709,7 +709,7 @@ async def test_acks_zero_says_nothing_and_fails_aloud(testbed: Testbed) -> None:
     assert await client.produce("orders", 0, batch(b"quiet"), acks=0) is None
     with pytest.raises(Exception, match="no partition 7"):
         await client.produce("orders", 7, batch(b"lost"), acks=0)
-    await testbed.until(lambda: client.host.broker.local.leads(ORDERS, 0).high_watermark == 1)
+    await testbed.until(lambda: client.host.broker.ports.partitions.leads(ORDERS, 0).high_watermark == 1)
 
 
 @story
@@ -838,14 +838,14 @@ async def test_partitions_that_are_unavailable_are_logged_once_a_minute(
 ) -> None:
     [client] = await in_process_clients(testbed)
     await topic(testbed, client)
-    partition = client.host.broker.local.leads(ORDERS, 0)
+    partition = client.host.broker.ports.partitions.leads(ORDERS, 0)
 
     def leads(name: TopicName, number: int) -> Any:
         raise Unavailable(f"partition {number} of {name} has no open segment at the moment: retry")
 
     waiting = asyncio.create_task(client.fetch("orders", 0, 0, wait_ms=60_000))
     await asyncio.sleep(1)
-    monkeypatch.setattr(client.host.broker.local, "leads", leads)
+    monkeypatch.setattr(client.host.broker.ports.partitions, "leads", leads)
     monkeypatch.setattr(LocalPartition, "is_over", True)
     partition.changed.fire()
     assert (await waiting).error_code == Code.NOT_LEADER_OR_FOLLOWER
@@ -866,7 +866,7 @@ async def test_a_partition_whose_files_take_too_long_is_logged(
     [client] = await in_process_clients(testbed)
     await topic(testbed, client)
     await client.produce("orders", 0, batch(b"one"))
-    partition = client.host.broker.local.leads(ORDERS, 0)
+    partition = client.host.broker.ports.partitions.leads(ORDERS, 0)
     await testbed.until(lambda: partition.open_segment.log.flushed == 1)
     partition.open_segment.evict(1 << 30)
     held = testbed.faults.hold(StorageOp.OPEN)
@@ -1049,7 +1049,7 @@ async def test_files_are_read_once_by_who_catches_up_in_small_steps(testbed: Tes
         await testbed.until(lambda: testbed.files(FileKind.TABLE, ORDERS), patience_s=1_000)
         for log in testbed.files(FileKind.LOG, ORDERS):
             del testbed.store.files[log.path]
-    client.host.broker.local.leads(ORDERS, 0).open_segment.evict(1 << 30)
+    client.host.broker.ports.partitions.leads(ORDERS, 0).open_segment.evict(1 << 30)
     opened, offset, fetches = testbed.faults.counts[StorageOp.OPEN], 0, 0
     while offset < 400:
         found = records_of((await client.fetch("orders", 0, offset, partition_bytes_max=15_000)).records)
@@ -1069,7 +1069,7 @@ async def test_a_consumer_gets_what_lies_before_lost_records_and_then_an_error_u
     for first in range(0, 80, 4):
         await client.produce("orders", 0, batch(*[b"%06d" % i + b"." * 500 for i in range(first, first + 4)]))
     await testbed.until(lambda: client.host.inspect.segments[ORDERS, 0].log.flushed == 80)
-    client.host.broker.local.leads(ORDERS, 0).open_segment.evict(1 << 30)
+    client.host.broker.ports.partitions.leads(ORDERS, 0).open_segment.evict(1 << 30)
     logs = testbed.files(FileKind.LOG, ORDERS)
     (begin, end), second_end = (log.base_offset for log in logs[1:3]), logs[3].base_offset
     del testbed.store.files[logs[1].path]

@@ -15,7 +15,6 @@ from seaweedmq.codec.payload.batch import encode_frame
 from seaweedmq.core.kafka.groups.classic_events import CommitOffsets, OffsetToCommit
 from seaweedmq.core.kafka.groups.shard_state import GroupShard
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.kafka.shard import Stage
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.config import BrokerConfig
@@ -24,6 +23,7 @@ from seaweedmq.model.kafka.groups import ShardRecord
 from seaweedmq.model.messages.calls import CreateTopic, DeleteTopic, DrainBroker
 from seaweedmq.model.messages.publish import PublishFrames
 from seaweedmq.model.topic import TopicSpec
+from seaweedmq.shards.shard import Stage
 from tests.broker.testbed import TTL_S, Testbed, story
 from tests.doubles.memory_store import StorageOp
 from tests.kafka.group_testbed import ASK_AGAIN, KAFKA, OFFSETS_TOPIC, TOPIC, Cluster, Gateway, Member

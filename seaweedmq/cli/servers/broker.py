@@ -115,6 +115,6 @@ async def run_broker(
         await one.start()
         one.watch_storage()
         if gateway is not None:
-            await start_gateway(gateway, one.local, stack)
+            await start_gateway(gateway, one.ports, stack)
             one.readiness.allow(KAFKA)
         await one.failed

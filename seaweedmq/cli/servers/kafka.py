@@ -9,7 +9,7 @@ from seaweedmq.model.config import BrokerConfig
 from seaweedmq.rpc.address import WILDCARD_HOSTS, parse_address
 
 if TYPE_CHECKING:
-    from seaweedmq.broker.local import LocalBroker
+    from seaweedmq.broker.ports import GatewayPorts
     from seaweedmq.kafka.gateway import Gateway
 
 PACKAGES = ("aiokafka", "cramjam", "google_crc32c", "kafka")
@@ -64,13 +64,13 @@ def open_gateway(config: BrokerConfig) -> "Gateway | None":
     return Gateway(config, parse_address(config.kafka_listen), advertise)
 
 
-async def start_gateway(gateway: "Gateway", local: "LocalBroker", stack: AsyncExitStack) -> None:
+async def start_gateway(gateway: "Gateway", ports: "GatewayPorts", stack: AsyncExitStack) -> None:
     """Start the Kafka listener, once the broker is in the cluster; ``stack`` stops its handlers.
 
     The listener itself stops after the broker: clients learn new addresses while the broker's segments move.
     """
     from seaweedmq.kafka.handlers import Handlers
 
-    rooms = Handlers(local)
+    rooms = Handlers(ports)
     stack.push_async_callback(rooms.close)
-    await gateway.start(rooms.all, local.memory.in_flight_bytes)
+    await gateway.start(rooms.all, ports.runtime.memory.in_flight_bytes)

@@ -11,7 +11,7 @@ from seaweedmq.core.kafka.topic_ids import NO_TOPIC_ID, topic_id_of
 from seaweedmq.core.lineage.topology import REPLICAS_MAX
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, unraised
 from seaweedmq.kafka.admin.changes import TopicChanges, by_key, for_each, patience_s
-from seaweedmq.kafka.metadata.metadata_api import default_replicas, staying_brokers
+from seaweedmq.kafka.metadata.topic_creation import default_replicas, staying_brokers
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic, TopicDirectory
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of

@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from seaweedmq.broker.local import LocalBroker, LocalPartition
+from seaweedmq.broker.local import LocalPartition
 from seaweedmq.core.kafka.fetch_budget import FetchBudget
 from seaweedmq.core.kafka.fetch_session import (
     Exchange,
@@ -18,13 +19,13 @@ from seaweedmq.core.kafka.fetch_session import (
     SessionRejected,
 )
 from seaweedmq.core.kafka.fetch_wait import FetchWait
-from seaweedmq.errors import Corrupt, OutOfRange, SeaweedMQError, Unavailable, unraised
+from seaweedmq.errors import OutOfRange, SeaweedMQError, Unavailable, unraised
 from seaweedmq.kafka.data.fetch_memory import REPLY_BYTES_MAX, FetchMemory, ReplyMemory
 from seaweedmq.kafka.data.partition_reader import Batches, PartitionReader
 from seaweedmq.kafka.metadata.partition_lookup import NO_EPOCH, LeaderHint, PartitionLookup, endpoints, key_of
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic
 from seaweedmq.kafka.wire.codes import Code
-from seaweedmq.kafka.wire.error_mapping import code_of
+from seaweedmq.kafka.wire.error_mapping import ErrorScope, code_of
 from seaweedmq.kafka.wire.messages import API, Handler, Reply, Request
 from seaweedmq.kafka.wire.replies.fetch_reply import FetchedPartition, FetchedTopic, fetch_reply
 from seaweedmq.kafka.wire.replies.freeing import free
@@ -81,7 +82,7 @@ class Fetched:
         A partition that does not exist does not end it: else a consumer with a deleted partition would send requests
         without a pause.
         """
-        return self.error is not None and _code_of(self.error) not in _MISSING
+        return self.error is not None and code_of(self.error, place=ErrorScope.FETCH) not in _MISSING
 
     def count(self) -> None:
         """Count the bytes committed since the last call, without reading them."""
@@ -101,12 +102,12 @@ class FetchHandlers:
     """Handler of Fetch."""
 
     def __init__(
-        self, local: LocalBroker, partitions: PartitionLookup, reader: PartitionReader, memory: FetchMemory
+        self, partitions: PartitionLookup, reader: PartitionReader, memory: FetchMemory, rng: random.Random
     ) -> None:
         self._partitions = partitions
         self._reader = reader
         self._memory = memory
-        self._sessions = FetchSessions(lambda: local.env.rng.getrandbits(31))
+        self._sessions = FetchSessions(lambda: rng.getrandbits(31))
         self._rejections = RejectionLog(log, "partitions of Kafka fetches")
 
     def handlers(self) -> dict[int, Handler]:
@@ -374,7 +375,7 @@ async def _reply(
 def _partition(said: Fetched, isolation_level: int) -> FetchedPartition:
     return FetchedPartition(
         index=said.partition,
-        error_code=Code.NONE if said.error is None else _code_of(said.error),
+        error_code=Code.NONE if said.error is None else code_of(said.error, place=ErrorScope.FETCH),
         high_watermark=said.high_watermark,
         last_stable_offset=said.high_watermark,
         log_start_offset=said.log_start,
@@ -383,8 +384,3 @@ def _partition(said: Fetched, isolation_level: int) -> FetchedPartition:
         leader_id=-1 if said.hint is None else said.hint.node.id,
         leader_epoch=-1 if said.hint is None else said.hint.epoch,
     )
-
-
-def _code_of(error: Exception) -> Code:
-    """Return the code of a failed read: as for lost records, a consumer raises that of a damaged file to its caller."""
-    return Code.CORRUPT_MESSAGE if isinstance(error, Corrupt) else code_of(error)

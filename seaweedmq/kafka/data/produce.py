@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from seaweedmq.broker.local import LocalBroker, LocalPartition
+from seaweedmq.broker.local import LocalPartition
+from seaweedmq.broker.ports import BrokerRuntime
 from seaweedmq.codec.frame import HEADER_BYTES as FRAME_HEADER_BYTES
 from seaweedmq.codec.kafka.batch import (
     ALIGNMENT,
@@ -22,10 +23,7 @@ from seaweedmq.codec.kafka.records import HEADERS_OF_RECORD_MAX, TooManyHeaders
 from seaweedmq.core.kafka.rejected_sequences import RejectedSequences
 from seaweedmq.errors import (
     DeadlineExceeded,
-    DuplicateSequence,
-    Fenced,
     OutOfOrderSequence,
-    ResourceExhausted,
     SeaweedMQError,
     Unavailable,
     fresh,
@@ -33,7 +31,7 @@ from seaweedmq.errors import (
 from seaweedmq.kafka.metadata.partition_lookup import LeaderHint, PartitionLookup, endpoints, key_of
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic
 from seaweedmq.kafka.wire.codes import Code
-from seaweedmq.kafka.wire.error_mapping import KafkaError, code_of
+from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
 from seaweedmq.kafka.wire.messages import API, Handler, Reply, Request
 from seaweedmq.kafka.wire.replies.produce_reply import ProducedPartition, ProducedTopic, produce_reply
 from seaweedmq.model.config import MIB
@@ -126,8 +124,8 @@ class _Sequence(NamedTuple):
 class ProduceHandlers:
     """Handler of Produce."""
 
-    def __init__(self, local: LocalBroker, partitions: PartitionLookup) -> None:
-        self._local = local
+    def __init__(self, runtime: BrokerRuntime, partitions: PartitionLookup) -> None:
+        self._runtime = runtime
         self._partitions = partitions
         self._rejected = RejectedSequences()
         self._unpacking = OneAtATime()
@@ -195,7 +193,7 @@ class ProduceHandlers:
             failed = _Failed(
                 part.index, DeadlineExceeded(f"{wanted.name}: no memory for the batch within timeout_ms: retry")
             )
-        if sequence is not None and not is_behind and _code(failed.error) in _RESENT:
+        if sequence is not None and not is_behind and code_of(failed.error, place=ErrorScope.PRODUCE) in _RESENT:
             self._rejected.refuse(sequence.who, sequence.epoch, sequence.first, now)
         return failed
 
@@ -231,7 +229,7 @@ class ProduceHandlers:
             )
         append_time_ms = NO_TIME
         if not has_own_time:
-            append_time_ms = self._local.env.wall_us() // 1000
+            append_time_ms = self._runtime.env.wall_us() // 1000
             data, checked = with_append_time(data, checked, append_time_ms)
         ack = await partition.append(frame_of_batch(data, partition.partition, checked), may_begin=may_begin)
         return _Appended(index, topic, partition, ack, append_time_ms)
@@ -243,11 +241,11 @@ class ProduceHandlers:
         they were appended but not acknowledged. So a clock that was just set does not reject a time that it would have
         accepted before (``core.clock_doubt``).
         """
-        earliest_ms, latest_ms = (us // 1000 for us in self._local.clock.span_us())
+        earliest_ms, latest_ms = (us // 1000 for us in self._runtime.clock.span_us())
         return earliest_ms - settings.behind_max_ms, latest_ms + settings.ahead_max_ms
 
     async def _checked(self, data: Frames, settings: TopicSettings, times_ms: tuple[int, int]) -> CheckedBatch:
-        config = self._local.config
+        config = self._runtime.config
         bytes_max = MESSAGE_BYTES_MAX if settings.message_bytes_max is None else settings.message_bytes_max
 
         def check(record_headers_max: int = HEADERS_OF_RECORD_MAX) -> CheckedBatch:
@@ -331,25 +329,9 @@ def _produced(outcome: _Appended | _Failed) -> ProducedPartition:
     hint, error = outcome.hint, outcome.error
     return ProducedPartition(
         index=outcome.number,
-        error_code=_code(error),
+        error_code=code_of(error, place=ErrorScope.PRODUCE),
         record_errors=error.records if isinstance(error, InvalidBatch) else (),
         error_message=str(error),
         leader_id=-1 if hint is None else hint.node.id,
         leader_epoch=-1 if hint is None else hint.epoch,
     )
-
-
-def _code(error: Exception) -> int:
-    match error:
-        case ResourceExhausted():
-            # Not REQUEST_TIMED_OUT: clients would resend silently until their delivery timeout.
-            return Code.POLICY_VIOLATION
-        case InvalidBatch():
-            return Code[error.refusal.name]
-        case OutOfOrderSequence():
-            return Code.OUT_OF_ORDER_SEQUENCE_NUMBER
-        case DuplicateSequence():
-            return Code.DUPLICATE_SEQUENCE_NUMBER
-        case Fenced():
-            return Code.INVALID_PRODUCER_EPOCH
-    return code_of(error)

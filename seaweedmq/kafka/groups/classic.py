@@ -16,7 +16,7 @@ from seaweedmq.core.kafka.groups.classic_events import (
     SyncReply,
 )
 from seaweedmq.errors import SeaweedMQError, StaleMetadata
-from seaweedmq.kafka.coordinators import Coordinators
+from seaweedmq.kafka.groups.coordinators import Coordinators
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
 from seaweedmq.kafka.wire.messages import (

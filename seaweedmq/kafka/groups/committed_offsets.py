@@ -14,7 +14,7 @@ from seaweedmq.core.kafka.groups.classic_events import (
     Partition,
 )
 from seaweedmq.errors import SeaweedMQError, Unavailable
-from seaweedmq.kafka.coordinators import Coordinators
+from seaweedmq.kafka.groups.coordinators import Coordinators
 from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of

@@ -3,7 +3,7 @@
 from typing import Any
 
 from seaweedmq.errors import SeaweedMQError, Unavailable
-from seaweedmq.kafka.coordinators import Coordinators
+from seaweedmq.kafka.groups.coordinators import Coordinators
 from seaweedmq.kafka.metadata.nodes import NO_NODE, Nodes
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of

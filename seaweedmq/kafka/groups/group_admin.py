@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
-from seaweedmq.broker.local import LocalBroker
+from seaweedmq.broker.ports import ClusterAccess, PartitionAccess
 from seaweedmq.codec.kafka.assignment import assigned_partitions
 from seaweedmq.core.kafka.groups.classic_events import (
     CommitOffsets,
@@ -15,8 +15,8 @@ from seaweedmq.core.kafka.groups.classic_events import (
     RemoveGroup,
 )
 from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, Unavailable
-from seaweedmq.kafka.coordinators import Coordinators
-from seaweedmq.kafka.shard import Shard
+from seaweedmq.kafka.groups.coordinators import Coordinators
+from seaweedmq.kafka.groups.group_coordinator import GroupCoordinator
 from seaweedmq.kafka.wire.error_mapping import KafkaError
 from seaweedmq.model.kafka.group_admin import (
     KafkaGroupDescription,
@@ -48,8 +48,9 @@ class GroupAdmin:
     It raises the errors that ``model.calls`` lists for each call.
     """
 
-    def __init__(self, local: LocalBroker, coordinators: Coordinators) -> None:
-        self._local = local
+    def __init__(self, partitions: PartitionAccess, cluster: ClusterAccess, coordinators: Coordinators) -> None:
+        self._partitions = partitions
+        self._cluster = cluster
         self._coordinators = coordinators
         self._answers: dict[type[Call[Any]], Callable[[Any], Awaitable[Any]]] = {
             ListKafkaGroups: lambda _: self._list(),
@@ -102,7 +103,7 @@ class GroupAdmin:
             state=found.state.value,
             protocol_type=found.protocol_type,
             protocol=found.protocol,
-            coordinator=self._local.id,
+            coordinator=self._cluster.broker_id(),
             members=members,
             offsets=tuple(
                 KafkaGroupOffset(
@@ -120,7 +121,7 @@ class GroupAdmin:
         found, _ = await self._found(shard, group)
         if found.members:
             raise _has_members(group, len(found.members), "reset")
-        if name.namespace != self._coordinators.topic_name.namespace or not self._local.lineages(name):
+        if name.namespace != self._coordinators.topic_name.namespace or not self._partitions.lineages(name):
             raise NotFound(f"there is no topic {name} for Kafka consumers: see `seaweedmq topic list`")
         starts = await self._starts(name, start)
         topic_id = self._coordinators.topic_ids.known(name.name)
@@ -146,7 +147,9 @@ class GroupAdmin:
             case _:
                 raise _unknown(group)
 
-    async def _found(self, shard: Shard, group: str) -> tuple[DescribedGroup, Mapping[Partition, OffsetValue]]:
+    async def _found(
+        self, shard: GroupCoordinator, group: str
+    ) -> tuple[DescribedGroup, Mapping[Partition, OffsetValue]]:
         found, offsets = await shard.look(lambda state: (state.describe(group), state.offsets(group)))
         if found.state is GroupState.DEAD:
             raise _unknown(group)
@@ -159,7 +162,7 @@ class GroupAdmin:
 
     def _lineages(self, name: TopicName) -> dict[int, Sequence[Segment]]:
         """Return the segments of each partition, by Kafka's number of the partition."""
-        lineages = self._local.lineages(name)
+        lineages = self._partitions.lineages(name)
         return dict(enumerate(lineages[slot] for slot in sorted(lineages)))
 
     async def _known_ends(self, topics: set[str]) -> dict[Partition, int]:
@@ -175,7 +178,7 @@ class GroupAdmin:
 
     async def _ends(self, name: TopicName) -> dict[int, int]:
         """Return the high watermarks of the partitions of a topic, by number."""
-        high = {stats.segment: stats.high_watermark for stats in await self._local.api.call(TopicStats(name))}
+        high = {stats.segment: stats.high_watermark for stats in await self._cluster.api.call(TopicStats(name))}
         return {
             number: high[lineage[-1].id] for number, lineage in self._lineages(name).items() if lineage[-1].id in high
         }
@@ -199,7 +202,7 @@ class GroupAdmin:
             return high
         if start.kind is StartKind.OFFSET:
             return start.value
-        store, topic = self._local.store, self._local.view.topics.get(name)
+        store, topic = self._cluster.store, self._cluster.view.topics.get(name)
         if topic is None:
             raise NotFound(f"topic {name} was deleted")
         for segment in lineage:

@@ -1,21 +1,18 @@
 """Handlers of Metadata, DescribeCluster and DescribeTopicPartitions, which tell clients the brokers and leaders."""
 
 import asyncio
-import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from heapq import merge
 from itertools import chain, islice
 from typing import Any
 
-from seaweedmq.broker.local import LocalBroker
-from seaweedmq.coordination.view import ClusterView
-from seaweedmq.core.kafka.creation_quota import MINUTE_S, CreationQuota
+from seaweedmq.broker.ports import ClusterAccess
 from seaweedmq.core.kafka.topic_ids import NO_TOPIC_ID
-from seaweedmq.errors import AlreadyExists, InvalidArgument, SeaweedMQError, unraised
-from seaweedmq.kafka.admin.changes import TopicChanges
+from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.metadata.nodes import NO_NODE, Nodes
 from seaweedmq.kafka.metadata.reachability import is_reachable
+from seaweedmq.kafka.metadata.topic_creation import TopicCreator
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic, TopicDirectory
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
@@ -29,10 +26,8 @@ from seaweedmq.kafka.wire.messages import (
     Request,
 )
 from seaweedmq.model.kafka.group_admin import INTERNAL_TOPICS
-from seaweedmq.model.topic import TopicName, TopicSpec
+from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.turns import Turn
-
-log = logging.getLogger(__name__)
 
 ALL_WHEN_EMPTY = 0
 """Version of Metadata in which an empty list of topics means all of them; later versions use null."""
@@ -47,37 +42,18 @@ CLUSTER_OPERATIONS = frozenset({5, 7, 8, 9, 10, 11, 12})
 _OPERATIONS_BITS = sum(1 << operation for operation in TOPIC_OPERATIONS)
 BROKERS, CONTROLLERS = 1, 2
 """Types of endpoints in DescribeCluster."""
-CREATED_WITHIN_S = 15.0
-REPLICAS_DEFAULT_MAX = 3
 NAMES_A_STEP = 1_000
 """Names that are sorted in one step of the event loop: about 0.3 ms."""
-REPORTED_MAX = 1_000
-"""Maximum number of logged failures to remember, so that each is logged once."""
-
-
-def staying_brokers(view: ClusterView) -> int:
-    """Return the number of brokers that may get segments: all that are not draining."""
-    return sum(not broker.draining for broker in view.brokers.values())
-
-
-def default_replicas(view: ClusterView) -> int:
-    """Return the number of replicas of a topic whose creator names none."""
-    return max(1, min(REPLICAS_DEFAULT_MAX, staying_brokers(view)))
 
 
 class MetadataHandlers:
     """Handlers of Metadata, DescribeCluster and DescribeTopicPartitions."""
 
-    def __init__(self, here: LocalBroker, directory: TopicDirectory, changes: TopicChanges) -> None:
-        self._here = here
+    def __init__(self, cluster: ClusterAccess, directory: TopicDirectory, creator: TopicCreator) -> None:
+        self._cluster = cluster
         self._directory = directory
         self._nodes: Nodes = directory.nodes
-        self._changes = changes
-        self._quota = CreationQuota(here.config.kafka_auto_create_per_minute_max)
-        self._throttled: dict[str, float] = {}
-        """Hosts of clients whose quota is used up, and the time at which that was logged."""
-        self._reported: dict[TopicName, str] = {}
-        """Topics that could not be created, with the logged reason."""
+        self._creator = creator
 
     def handlers(self) -> dict[int, Handler]:
         """Return the handlers by API key."""
@@ -129,7 +105,7 @@ class MetadataHandlers:
             )
         if None in names:
             raise KafkaError(Code.INVALID_REQUEST, "Metadata requests a topic without name and id: give one")
-        failures = await self._create_missing(names, request) if body.allow_auto_topic_creation else {}
+        failures = await self._creator.create_missing(names, request) if body.allow_auto_topic_creation else {}
         by_name = (self._named(name, failures.get(name), body) for name in names)
         by_id = (self._with_id(topic_id, body) for topic_id in ids)
         topics = await _in_turns(chain(by_name, by_id), request.turn)
@@ -150,93 +126,11 @@ class MetadataHandlers:
         async def look(node: int) -> None:
             broker = self._nodes.broker_of(node)
             topic = self._directory.view.topics.get(TopicName(self._directory.namespace, led[node][0][0]))
-            if broker is not None and topic is not None and not await is_reachable(self._here, broker, topic):
+            if broker is not None and topic is not None and not await is_reachable(self._cluster, broker, topic):
                 for _, partition in led[node]:
                     partition.leader_id, partition.error_code = NO_NODE, Code.LEADER_NOT_AVAILABLE
 
         await asyncio.gather(*map(look, led))
-
-    async def _create_missing(self, names: Iterable[str], request: Request) -> dict[str, SeaweedMQError]:
-        """Create the missing topics; return the errors of those that could not be created."""
-        if not self._here.config.kafka_auto_create:
-            return {}
-        failures: dict[str, SeaweedMQError] = {}
-        specs = []
-        for name in names:
-            spec = self._missing(name, failures)
-            if spec is not None:
-                specs.append(spec)
-            await request.turn.pause()
-        specs = self._within_quota(specs, request)
-        if not specs:
-            return failures
-        outcomes = await self._changes.create(specs, CREATED_WITHIN_S)
-        failed = sum(isinstance(outcome, SeaweedMQError) for outcome in outcomes)
-        if failed:  # else retries during an outage would use up the quota
-            self._quota.give_back(request.client_host, failed)
-        for spec, outcome in zip(specs, outcomes, strict=True):
-            if isinstance(outcome, AlreadyExists):  # another broker created it first
-                try:
-                    await self._changes.known(spec.name, CREATED_WITHIN_S)
-                except SeaweedMQError as error:
-                    failures[spec.name.name] = unraised(error)
-            elif isinstance(outcome, InvalidArgument):
-                # Clients raise this code at once, and retry for a minute after any other code of a violated rule. The
-                # reply has no field for the reason.
-                self._report(spec.name, outcome)
-                failures[spec.name.name] = KafkaError(Code.INVALID_TOPIC_EXCEPTION, str(outcome))
-            elif isinstance(outcome, SeaweedMQError):
-                failures[spec.name.name] = outcome
-        return failures
-
-    def _within_quota(self, specs: list[TopicSpec], request: Request) -> list[TopicSpec]:
-        """Return the topics that the quota of the client's host lets it create now.
-
-        The reply shows the others as unknown, as Apache Kafka does while it creates a topic: clients retry.
-        """
-        now = asyncio.get_running_loop().time()
-        granted = self._quota.take(request.client_host, len(specs), now)
-        if granted < len(specs) and now - self._throttled.get(request.client_host, -MINUTE_S) >= MINUTE_S:
-            if len(self._throttled) >= REPORTED_MAX:
-                self._throttled.clear()
-            self._throttled[request.client_host] = now
-            log.warning(
-                "topics not created yet for the Kafka client %s (%s): %d of %d, the first %s: "
-                "kafka_auto_create_per_minute_max is %d: create them with CreateTopics, or raise it",
-                request.peer,
-                request.client_id,
-                len(specs) - granted,
-                len(specs),
-                specs[granted].name,
-                self._here.config.kafka_auto_create_per_minute_max,
-            )
-        return specs[:granted]
-
-    def _report(self, name: TopicName, reason: InvalidArgument) -> None:
-        """Log once why a topic cannot be created: clients retry without end."""
-        if len(self._reported) >= REPORTED_MAX:
-            self._reported.clear()
-        if self._reported.get(name) != str(reason):
-            self._reported[name] = str(reason)
-            log.warning("topic not created for a Kafka client: %s: %s", name, reason)
-
-    def _missing(self, name: str, failures: dict[str, SeaweedMQError]) -> TopicSpec | None:
-        """Return the topic to create for a name, or None if there is none to create.
-
-        None is returned for a name that is taken, that is an internal topic's, or that no new topic can have. The
-        error of the last is added to ``failures``.
-        """
-        if name in INTERNAL_TOPICS:
-            return None
-        try:
-            topic = self._directory.new_name(name)
-        except KafkaError as refusal:
-            failures[name] = unraised(refusal)
-            return None
-        if topic in self._directory.view.topics:
-            return None
-        replicas = default_replicas(self._directory.view)
-        return TopicSpec(name=topic, partitions=self._here.config.kafka_partitions_default, replicas=replicas)
 
     def _named(self, name: str, failure: SeaweedMQError | None, body: Any) -> Any:
         try:

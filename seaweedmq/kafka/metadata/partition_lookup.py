@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from seaweedmq.broker.local import LocalBroker, LocalPartition
+from seaweedmq.broker.local import LocalPartition
+from seaweedmq.broker.ports import PartitionAccess
 from seaweedmq.errors import Corrupt, SeaweedMQError, StaleMetadata
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic, TopicDirectory
 from seaweedmq.kafka.wire.codes import Code
@@ -25,8 +26,8 @@ class LeaderHint(NamedTuple):
 class PartitionLookup:
     """The partitions of this broker, by the names in requests."""
 
-    def __init__(self, local: LocalBroker, directory: TopicDirectory) -> None:
-        self._local = local
+    def __init__(self, partitions: PartitionAccess, directory: TopicDirectory) -> None:
+        self._partitions = partitions
         self._directory = directory
 
     def topic(self, name_or_id: str | bytes) -> PartitionedTopic:
@@ -55,7 +56,7 @@ class PartitionLookup:
         if leader_epoch != NO_EPOCH:
             self._check_epoch(topic, slot, leader_epoch)
         try:
-            return self._local.leads(topic.topic.name, slot)
+            return self._partitions.leads(topic.topic.name, slot)
         except Corrupt as error:  # as in Apache Kafka for an offline log directory; Java's consumer retries
             raise KafkaError(Code.KAFKA_STORAGE_ERROR, str(error)) from error
 
@@ -74,7 +75,7 @@ class PartitionLookup:
         return None if segment is None or node is None else LeaderHint(node, segment.id)
 
     def _check_epoch(self, topic: PartitionedTopic, slot: int, epoch: int) -> None:
-        lineage = self._local.lineages(topic.topic.name).get(slot)
+        lineage = self._partitions.lineages(topic.topic.name).get(slot)
         if lineage is None or epoch == lineage[-1].id:
             return
         if epoch < lineage[-1].id:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from typing import Final
 
-from seaweedmq.broker.local import LocalBroker
+from seaweedmq.broker.ports import ClusterAccess
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.messages.calls import LogEnds
 from seaweedmq.model.topic import Topic
@@ -19,13 +19,13 @@ ALIVE_WAIT_S: Final = 0.2
 """Seconds to wait for an answer; a broker that is slower counts as reachable."""
 
 
-async def is_reachable(here: LocalBroker, broker: str, topic: Topic) -> bool:
+async def is_reachable(cluster: ClusterAccess, broker: str, topic: Topic) -> bool:
     """Whether a broker answers a query about the topic, even with an error. A slow broker counts as reachable."""
-    if broker == here.id:
+    if broker == cluster.broker_id():
         return True
     try:
         async with asyncio.timeout(ALIVE_WAIT_S):
-            await here.dial(broker).call(LogEnds(topic.name, topic.uid, revision=0))
+            await cluster.dial(broker).call(LogEnds(topic.name, topic.uid, revision=0))
     except TimeoutError:
         log.debug("slow probe: broker %s did not answer in time", broker)
     except Unavailable as error:

@@ -13,22 +13,14 @@ from functools import cache
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID  # noqa: TID251 - the type, not a source of randomness
 
-from seaweedmq.errors import ProtocolViolation
+from seaweedmq.kafka.wire.message_cursor import ELEMENTS_A_STEP, ELEMENTS_MAX, Malformed, MessageCursor, TooManyElements
 from seaweedmq.model.config import INT32_MAX
 from seaweedmq.runtime.turns import at_once
 
-ELEMENTS_MAX = 100_000
-"""Default limit of the elements of all arrays and tagged fields of a request.
-
-Each element takes time, and most become objects: some hundred bytes for as few as one received byte.
-"""
-ELEMENTS_A_STEP = 20
-"""Elements of a long message that are decoded in one step: each takes up to about 10 us."""
 ELEMENTS_SHORT = 100
 """Maximum elements of a message that is decoded at once."""
 TAGS_MAX = 1_000
 """Maximum number of tagged fields of one object."""
-VARINT_BYTES_MAX = 5
 STRING_BYTES_MAX = 32_767
 """The maximum length in the older of the two forms; Apache Kafka applies it to both."""
 
@@ -45,82 +37,17 @@ _SIZES = {"uuid": 16}
 _NO_UUID = UUID(int=0)
 
 
-class Malformed(ProtocolViolation):
-    """An error for bytes that are not a message of the API and version."""
-
-
-class _Many(Exception):
-    """An internal signal that a message has too many elements to be decoded at once."""
-
-
-class _Cursor:
-    """A position in the bytes of one message."""
-
-    __slots__ = ("data", "elements_left", "elements_max", "end", "is_short", "position", "since")
-
-    def __init__(self, data: memoryview, elements_max: int = ELEMENTS_MAX) -> None:
-        self.data = data
-        self.position = 0
-        self.end = len(data)
-        self.elements_left = self.elements_max = elements_max
-        self.since = 0
-        """Elements decoded since the last step."""
-        self.is_short = False
-        """Whether too many elements raise ``_Many`` instead of ``Malformed``."""
-
-    def take(self, size: int) -> memoryview:
-        start = self.position
-        if size > self.end - start:
-            raise Malformed(f"{size:,} bytes at {start} exceed the message of {self.end}")
-        self.position = start + size
-        return self.data[start : start + size]
-
-    def unpack(self, form: struct.Struct) -> tuple[Any, ...]:
-        start = self.position
-        if form.size > self.end - start:
-            raise Malformed(f"{form.size:,} bytes at {start} exceed the message of {self.end}")
-        self.position = start + form.size
-        return form.unpack_from(self.data, start)
-
-    def count(self, elements: int) -> None:
-        self.elements_left -= elements
-        if self.elements_left < 0:
-            if self.is_short:
-                raise _Many
-            raise Malformed(f"more than {self.elements_max:,} elements in one request: send several requests")
-
-    def is_due(self, elements: int) -> bool:
-        """Count decoded elements; return whether a step ends."""
-        self.since += elements
-        if self.since < ELEMENTS_A_STEP:
-            return False
-        self.since = 0
-        return True
-
-    def varint(self) -> int:
-        value = 0
-        for i in range(VARINT_BYTES_MAX):
-            if self.position >= self.end:
-                raise Malformed(f"number is truncated at {self.end}")
-            byte = self.data[self.position]
-            self.position += 1
-            value |= (byte & 0x7F) << (7 * i)
-            if byte < 0x80:
-                return value
-        raise Malformed(f"number at {self.position} is longer than {VARINT_BYTES_MAX} bytes")
-
-
 T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]
 """A generator of steps that returns a T."""
-_Read: TypeAlias = Callable[[_Cursor], Any]
+_Read: TypeAlias = Callable[[MessageCursor], Any]
 
 
 class _Reader(NamedTuple):
     """A reader of one value: ``read`` at once, and ``steps`` where it has arrays, which may be long."""
 
     read: _Read
-    steps: Callable[[_Cursor], Steps[Any]] | None = None
+    steps: Callable[[MessageCursor], Steps[Any]] | None = None
 
 
 _UNPACKED = _Reader(lambda cursor: None)
@@ -136,11 +63,11 @@ def decode(message: Any, version: int, data: memoryview) -> Any:
 
 def decode_few(message: Any, version: int, data: memoryview) -> tuple[Any, int] | None:
     """Decode a message with few elements at once; return None if it has many. See :func:`decoding`."""
-    cursor = _Cursor(data, ELEMENTS_SHORT)
+    cursor = MessageCursor(data, ELEMENTS_SHORT)
     cursor.is_short = True
     try:
         found = _message(message, version).read(cursor)
-    except _Many:
+    except TooManyElements:
         return None
     found._header = None  # noqa: SLF001 - as in `decoding`
     return found, ELEMENTS_SHORT - cursor.elements_left
@@ -158,13 +85,13 @@ def decoding(message: Any, version: int, data: memoryview, elements_max: int = E
     Raises:
         Malformed: If the bytes are not such a message, or if it has too many elements.
     """
-    cursor = _Cursor(data, elements_max)
+    cursor = MessageCursor(data, elements_max)
     found = yield from _all_of(_message(message, version), cursor)
     found._header = None  # noqa: SLF001 - set by its constructor, read by its encoder
     return found, elements_max - cursor.elements_left
 
 
-def _all_of(reader: _Reader, cursor: _Cursor) -> Steps[Any]:
+def _all_of(reader: _Reader, cursor: MessageCursor) -> Steps[Any]:
     if reader.steps is None:
         return reader.read(cursor)
     return (yield from reader.steps(cursor))
@@ -181,7 +108,7 @@ def skip_tags(data: memoryview, position: int) -> int:
     Raises:
         Malformed: If they are truncated.
     """
-    cursor = _Cursor(data)
+    cursor = MessageCursor(data)
     cursor.position = position
     _tags({})(cursor, None)
     return cursor.position
@@ -217,7 +144,7 @@ def _struct(made: Any, fields: Sequence[Any], version: int, flexible: bool) -> _
     tags = _tags(tagged) if flexible else None
     new = object.__new__
 
-    def read(cursor: _Cursor) -> Any:
+    def read(cursor: MessageCursor) -> Any:
         found = new(made)
         found._version = version  # noqa: SLF001 - as kafka-python's own decoder does
         found.tags = found.unknown_tags = None
@@ -231,7 +158,7 @@ def _struct(made: Any, fields: Sequence[Any], version: int, flexible: bool) -> _
             tags(cursor, found)
         return found
 
-    def steps(cursor: _Cursor) -> Steps[Any]:
+    def steps(cursor: MessageCursor) -> Steps[Any]:
         found = new(made)
         found._version = version  # noqa: SLF001
         found.tags = found.unknown_tags = None
@@ -272,11 +199,11 @@ def _field(field: Any, version: int, flexible: bool) -> _Reader:
 
 
 def _nullable_struct(one: _Reader) -> _Reader:
-    def read(cursor: _Cursor) -> Any:
+    def read(cursor: MessageCursor) -> Any:
         (present,) = cursor.unpack(_INT8)
         return None if present < 0 else one.read(cursor)
 
-    def steps(cursor: _Cursor) -> Steps[Any]:
+    def steps(cursor: MessageCursor) -> Steps[Any]:
         (present,) = cursor.unpack(_INT8)
         return None if present < 0 else (yield from _all_of(one, cursor))
 
@@ -289,7 +216,7 @@ _INT8 = struct.Struct(">b")
 def _array(name: str, item: _Reader, least: int, nullable: bool, flexible: bool) -> _Reader:
     read_item, item_steps = item
 
-    def length(cursor: _Cursor) -> int:
+    def length(cursor: MessageCursor) -> int:
         """Return the length of an array; -1: null."""
         count = cursor.varint() - 1 if flexible else cursor.unpack(_INT32)[0]
         if count < 0:
@@ -301,11 +228,11 @@ def _array(name: str, item: _Reader, least: int, nullable: bool, flexible: bool)
         cursor.count(count)
         return int(count)
 
-    def read(cursor: _Cursor) -> list[Any] | None:
+    def read(cursor: MessageCursor) -> list[Any] | None:
         count = length(cursor)
         return None if count < 0 else [read_item(cursor) for _ in range(count)]
 
-    def steps(cursor: _Cursor) -> Steps[list[Any] | None]:
+    def steps(cursor: MessageCursor) -> Steps[list[Any] | None]:
         count = length(cursor)
         if count < 0:
             return None
@@ -336,7 +263,7 @@ def _simple(field: Any, nullable: bool, flexible: bool) -> _Read:
     name = field.name
     length, bytes_max = (_INT16, STRING_BYTES_MAX) if kind == "string" else (_INT32, INT32_MAX)
 
-    def read(cursor: _Cursor) -> memoryview | None:
+    def read(cursor: MessageCursor) -> memoryview | None:
         size = cursor.varint() - 1 if flexible else cursor.unpack(length)[0]
         if size < 0:
             if size == -1 and nullable:
@@ -357,13 +284,13 @@ def _simple(field: Any, nullable: bool, flexible: bool) -> _Read:
             raise AssertionError(f"field {name} of a request has type {kind}")
 
 
-def _uuid(cursor: _Cursor) -> UUID | None:
+def _uuid(cursor: MessageCursor) -> UUID | None:
     found = UUID(bytes=bytes(cursor.take(16)))
     return None if found == _NO_UUID else found
 
 
-def _tags(known: dict[int, tuple[str, _Reader]]) -> Callable[[_Cursor, Any], None]:
-    def read(cursor: _Cursor, found: Any) -> None:
+def _tags(known: dict[int, tuple[str, _Reader]]) -> Callable[[MessageCursor, Any], None]:
+    def read(cursor: MessageCursor, found: Any) -> None:
         count = cursor.varint()
         if 2 * count > cursor.end - cursor.position:
             raise Malformed(f"{count:,} tagged fields in {cursor.end - cursor.position:,} bytes")

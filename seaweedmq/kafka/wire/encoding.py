@@ -3,7 +3,6 @@
 kafka-python's encoder of a whole message is fast, some microseconds per element, but cannot pause.
 """
 
-import struct
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
@@ -14,7 +13,6 @@ ELEMENTS_A_STEP: Final = 10
 """Elements that are encoded in one step: each takes 5 to 20 us."""
 LARGE_ELEMENTS: Final = 500
 """Number of elements from which a reply is encoded in steps."""
-_FORM = struct.Struct(">i")
 
 
 def is_large(reply: Any) -> bool:

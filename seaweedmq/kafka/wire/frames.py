@@ -10,16 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from seaweedmq.errors import Unsupported
-from seaweedmq.kafka.wire.decoding import (
-    ELEMENTS_MAX,
-    Malformed,
-    Steps,
-    decode_few,
-    decoding,
-    skip_tags,
-    text_of,
-)
+from seaweedmq.kafka.wire.decoding import Steps, decode_few, decoding, skip_tags, text_of
 from seaweedmq.kafka.wire.encoding import encoding
+from seaweedmq.kafka.wire.message_cursor import ELEMENTS_MAX, Malformed
 from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, Buffer, EncodedReply, Line, Reply, Request, nothing
 from seaweedmq.kafka.wire.versions import is_advertised, name_of
 from seaweedmq.runtime.turns import Turn, at_once, endless_turn

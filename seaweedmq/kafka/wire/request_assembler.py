@@ -4,9 +4,8 @@ import struct
 from collections.abc import Iterator
 from typing import Protocol
 
-from seaweedmq.kafka.wire.decoding import Malformed
-from seaweedmq.kafka.wire.foreign_protocols import describe_foreign
 from seaweedmq.kafka.wire.frames import HEAD_BYTES_MIN, LENGTH_BYTES
+from seaweedmq.kafka.wire.message_cursor import Malformed
 
 DIRECT_BYTES_MIN = 64 * 1024
 """Missing bytes from which a request is received directly into its own memory, once all of it is admitted."""
@@ -18,6 +17,17 @@ GROWTH = 4
 So a client holds memory for bytes that it has sent, not for the length that it has announced.
 """
 _LENGTH = struct.Struct(">i")
+_OTHER_PROTOCOLS = (
+    (b"GET ", "HTTP"),
+    (b"HEAD", "HTTP"),
+    (b"POST", "HTTP"),
+    (b"PUT ", "HTTP"),
+    (b"DELE", "HTTP"),
+    (b"OPTI", "HTTP"),
+    (b"PRI ", "HTTP/2, as gRPC does: use the port for SeaweedMQ's own clients"),
+    (b"SSH-", "SSH"),
+)
+"""Protocols of other clients, by the first four bytes, where Kafka requests have their length."""
 
 
 class Admission(Protocol):
@@ -106,7 +116,7 @@ class RequestAssembler:
             self._length = b""
             (size,) = _LENGTH.unpack(length)
             if not HEAD_BYTES_MIN <= size <= self._bytes_max:
-                raise Malformed(describe_foreign(length, size, self._bytes_max))
+                raise Malformed(_reason_of(length, size, self._bytes_max))
             there = len(data) - position
             admitted = min(size, max(there, STEP_BYTES))
             if not admission.begin(size, admitted):
@@ -147,3 +157,18 @@ class RequestAssembler:
             return None
         body, self._body = self._body, None
         return memoryview(body)
+
+
+def _reason_of(length: bytes, size: int, bytes_max: int) -> str:
+    """Return the reason why a request with these first bytes, and so this size, is rejected."""
+    for text, name in _OTHER_PROTOCOLS:
+        if length == text:
+            return f"the client speaks {name}"
+    if length[0] == 0x16 and length[1] == 0x03:
+        return "the client speaks TLS: set its security.protocol to PLAINTEXT"
+    if size > bytes_max:
+        return (
+            f"a request of {size:,} bytes, above kafka_request_bytes_max = {bytes_max:,}: raise it on every broker, or "
+            "lower the client's max.request.size"
+        )
+    return f"a request of {size:,} bytes, below the {HEAD_BYTES_MIN} of its header"

@@ -71,7 +71,7 @@ async def test_a_storage_that_hangs_or_fails_does_not_keep_figures_back(testbed:
     (stats,) = await host.api.call(TopicStats(NAME))
     assert (stats.start_offset, stats.high_watermark) == (0, 3)
     assert testbed.loop.time() - began < 2 * LISTING_WAIT_S_MAX
-    starts, topic = host.broker.local.starts, host.inspect.view.topics[NAME]
+    starts, topic = host.broker.ports.partitions.serving.starts, host.inspect.view.topics[NAME]
     assert starts.known(topic) is None
     held.set()
     testbed.faults.held.clear()

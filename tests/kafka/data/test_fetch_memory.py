@@ -110,7 +110,7 @@ async def test_a_client_that_goes_gives_back_what_was_held_for_it(testbed: Testb
     assert memory.used == 0, "it did not take its reply"
     client.reads.set()
 
-    partition = client.host.broker.local.leads(ORDERS, 0)
+    partition = client.host.broker.ports.partitions.leads(ORDERS, 0)
     await testbed.until(lambda: partition.open_segment.log.flushed == BATCHES)
     partition.open_segment.evict(1 << 30)
     held = testbed.faults.hold(StorageOp.OPEN)

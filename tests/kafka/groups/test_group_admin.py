@@ -154,7 +154,7 @@ async def test_what_is_not_there_is_named(testbed: Testbed) -> None:
 async def test_a_broker_that_does_not_listen_for_kafka_clients_says_so(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 1)
     await Member(cluster, GROUP).commit((0, 1))
-    testbed.hosts[0].broker.local.kafka_groups.answer = None
+    testbed.hosts[0].broker.ports.cluster.kafka_groups.answer = None
     for call in (ListKafkaGroups(), DescribeKafkaGroup(GROUP)):
         with pytest.raises(Unavailable, match="does not listen for Kafka clients: start every broker with"):
             await testbed.hosts[0].api.call(call)

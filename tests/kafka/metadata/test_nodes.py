@@ -111,11 +111,11 @@ async def test_a_broker_that_comes_back_has_its_number_again(testbed: Testbed) -
 async def test_a_broker_shows_itself_even_when_no_broker_is_registered(testbed: Testbed) -> None:
     """librdkafka hangs for minutes once a reply lists no brokers, since it has no broker left to query."""
     (one,) = await byte_clients(testbed, 1)
-    local = one.host.broker.local
-    nodes = Nodes(local.view, local.meta, local.store, local.env, own_address="broker-0:9092")
+    _, cluster, runtime = one.host.broker.ports
+    nodes = Nodes(cluster.view, cluster.meta, cluster.store, runtime.env, own_address="broker-0:9092")
     (key,) = [entry.key for entry in (await one.host.meta.list(BROKERS)).entries]
     await one.host.meta.transact([], [Delete(key)])
-    await testbed.until(lambda: not local.view.brokers)
+    await testbed.until(lambda: not cluster.view.brokers)
     await nodes.ready()
     assert nodes.live() == []
     assert nodes.shown() == [Node(1, "broker-0", 9092)]

@@ -12,7 +12,7 @@ ON_BOTH_LOOPS = frozenset({"test_connection.py", "test_clients.py"})
 @pytest.fixture(autouse=True)
 def _short_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Close half-closed connections soon: a dead client looks like one that ended its half."""
-    monkeypatch.setattr("seaweedmq.kafka.wire.connection.HALF_CLOSED_S", 0.5)
+    monkeypatch.setattr("seaweedmq.kafka.wire.deadlines.HALF_CLOSED_S", 0.5)
 
 
 def pytest_asyncio_loop_factories(

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seaweedmq.kafka.wire.codes import Code
-from seaweedmq.kafka.wire.decoding import ELEMENTS_MAX, Malformed
 from seaweedmq.kafka.wire.frames import NotAdvertised, read_request
+from seaweedmq.kafka.wire.message_cursor import ELEMENTS_MAX, Malformed
 from seaweedmq.kafka.wire.messages import API, HeartbeatRequest, Line, Reply, Request
 from seaweedmq.kafka.wire.replies.error_reply import error_reply
 from tests.kafka.wire import oracle

@@ -132,9 +132,8 @@ class BrokerProcess:
 
     def _open_kafka(self, broker: Broker, owner: Owner) -> tuple[Handlers, KafkaListener]:
         """Open the Kafka listener."""
-        local = broker.local
-        rooms = Handlers(local, snapshot_after_bytes=SNAPSHOT_AFTER_BYTES)
-        listener = KafkaListener(rooms, self.config, local.memory.in_flight_bytes)
+        rooms = Handlers(broker.ports, snapshot_after_bytes=SNAPSHOT_AFTER_BYTES)
+        listener = KafkaListener(rooms, self.config, broker.ports.runtime.memory.in_flight_bytes)
         self.world.network.serve(kafka_address(self.address), owner, listener)
         return rooms, listener
 

@@ -18,10 +18,10 @@ from seaweedmq.kafka.data.produce import ProduceHandlers
 from seaweedmq.kafka.groups import committed_offsets
 from seaweedmq.kafka.metadata.nodes import Nodes
 from seaweedmq.kafka.metadata.partition_lookup import PartitionLookup
-from seaweedmq.kafka.shard import Shard
-from seaweedmq.kafka.shard_log import ShardLog
-from seaweedmq.kafka.wire.connection import Connection
+from seaweedmq.kafka.wire.reply_queue import ReplyQueue
 from seaweedmq.model.kafka.groups import OffsetRecord
+from seaweedmq.shards.shard import Shard
+from seaweedmq.shards.shard_log import ShardLog
 
 Break = Callable[[pytest.MonkeyPatch], None]
 
@@ -51,13 +51,13 @@ def acknowledge_before_the_commit(patch: pytest.MonkeyPatch) -> None:
 
 def answer_whoever_is_ready_first(patch: pytest.MonkeyPatch) -> None:
     """A connection sends a reply once it is ready, before replies to earlier requests."""
-    filled = Connection.filled
+    filled = ReplyQueue.filled
 
-    def at_once(connection: Any, size_bytes: int) -> None:
-        connection._slots = deque(sorted(connection._slots, key=lambda slot: not slot.is_filled))
-        filled(connection, size_bytes)
+    def at_once(queue: Any, slot: Any) -> None:
+        queue._slots = deque(sorted(queue._slots, key=lambda slot: not slot.is_filled))
+        filled(queue, slot)
 
-    patch.setattr(Connection, "filled", at_once)
+    patch.setattr(ReplyQueue, "filled", at_once)
 
 
 def go_on_with_any_cursor(patch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """State and decisions of a shard: all groups of one partition of ``__consumer_offsets``, and their offsets.
 
-The shell (``kafka.shard``) loads the content of the partition, begins, and then passes one event after another:
+The shell (``shards.shard``) loads the content of the partition, begins, and then passes one event after another:
 
 | step | purpose |
 |---|---|

@@ -60,8 +60,8 @@ _UNKNOWN = frozenset(
 """Numeric fields whose value for none is -1, though the schemas do not define it as the default."""
 
 _PLACES: Mapping[int, ErrorScope] = {
-    API.PRODUCE: ErrorScope.DATA,
-    API.FETCH: ErrorScope.DATA,
+    API.PRODUCE: ErrorScope.PRODUCE,
+    API.FETCH: ErrorScope.FETCH,
     API.LIST_OFFSETS: ErrorScope.DATA,
     API.OFFSET_FOR_LEADER_EPOCH: ErrorScope.DATA,
     API.DELETE_RECORDS: ErrorScope.DATA,

@@ -6,11 +6,16 @@ from typing import Any
 
 import pytest
 
+from seaweedmq.codec.kafka.batch_errors import BatchErrorCode, InvalidBatch
 from seaweedmq.errors import (
     AlreadyExists,
+    Corrupt,
     DataLoss,
+    DuplicateSequence,
     InvalidArgument,
     NotFound,
+    OutOfOrderSequence,
+    ResourceExhausted,
     SeaweedMQError,
     StaleMetadata,
     StorageFailed,
@@ -111,6 +116,14 @@ def has_arrays(entity: Any) -> bool:
         (Unavailable("gone"), ErrorScope.METADATA, Code.LEADER_NOT_AVAILABLE),
         (Unavailable("gone"), ErrorScope.COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE),
         (Unavailable("no leader"), ErrorScope.ADMIN, Code.NOT_CONTROLLER),
+        (Unavailable("gone"), ErrorScope.PRODUCE, Code.NOT_LEADER_OR_FOLLOWER),
+        (ResourceExhausted("full"), ErrorScope.PRODUCE, Code.POLICY_VIOLATION),
+        (ResourceExhausted("full"), ErrorScope.FETCH, Code.REQUEST_TIMED_OUT),
+        (OutOfOrderSequence("gap"), ErrorScope.PRODUCE, Code.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (DuplicateSequence("again"), ErrorScope.PRODUCE, Code.DUPLICATE_SEQUENCE_NUMBER),
+        (InvalidBatch(BatchErrorCode.INVALID_RECORD, "no"), ErrorScope.PRODUCE, Code.INVALID_RECORD),
+        (Corrupt("zeros"), ErrorScope.FETCH, Code.CORRUPT_MESSAGE),
+        (Corrupt("zeros"), ErrorScope.DATA, Code.KAFKA_STORAGE_ERROR),
         (NotFound("none"), ErrorScope.DATA, Code.UNKNOWN_TOPIC_OR_PARTITION),
         (StorageFailed("full"), ErrorScope.DATA, Code.KAFKA_STORAGE_ERROR),
         (DataLoss("no file has it", 3, 9), ErrorScope.DATA, Code.CORRUPT_MESSAGE),

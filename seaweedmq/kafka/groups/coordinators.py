@@ -1,6 +1,6 @@
 """Coordinators of groups: a group's coordinator is the primary of its partition of ``__consumer_offsets``.
 
-A broker runs one ``Shard`` for each such partition that it leads, as soon as it leads it.
+A broker runs one ``GroupCoordinator`` for each such partition that it leads, as soon as it leads it.
 """
 
 import asyncio
@@ -9,22 +9,24 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from seaweedmq.broker.local import LocalBroker, LocalPartition
+from seaweedmq.broker.local import LocalPartition
+from seaweedmq.broker.ports import BrokerRuntime, ClusterAccess, PartitionAccess
 from seaweedmq.codec.kafka.group_records import partition_of_group
 from seaweedmq.core.kafka.groups.classic_events import CoordinatorLimits
 from seaweedmq.core.kafka.groups.state_memory import StateMemory
 from seaweedmq.errors import AlreadyExists, Corrupt, SeaweedMQError, Unavailable
-from seaweedmq.kafka.metadata.metadata_api import default_replicas
+from seaweedmq.kafka.groups.group_coordinator import GroupCoordinator
 from seaweedmq.kafka.metadata.reachability import is_reachable
+from seaweedmq.kafka.metadata.topic_creation import default_replicas
 from seaweedmq.kafka.metadata.topic_ids import TopicIds
-from seaweedmq.kafka.shard import Shard, Stage
-from seaweedmq.kafka.shard_log import ShardLog
-from seaweedmq.kafka.shard_snapshots import AFTER_BYTES
 from seaweedmq.model.kafka.group_admin import groups_topic
 from seaweedmq.model.messages.calls import CreateTopic, RaiseLowWatermark
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicSpec
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
+from seaweedmq.shards.shard import Stage
+from seaweedmq.shards.shard_log import ShardLog
+from seaweedmq.shards.snapshots import AFTER_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -39,30 +41,38 @@ MARK_RETRY_FIRST_S, MARK_RETRY_MOST_S, MARK_TIMEOUT_S = 0.1, 5.0, 60.0
 class Coordinators:
     """The group coordinators of this broker, and the lookup of all others."""
 
-    def __init__(self, broker: LocalBroker, *, snapshot_after_bytes: int = AFTER_BYTES) -> None:
-        self.topic_name = groups_topic(broker.config.kafka_namespace)
-        self.topic_ids = TopicIds(broker.view, broker.meta, broker.config.kafka_namespace)
-        self._broker = broker
-        self._partitions = broker.config.kafka_internal_partitions
-        """Number of partitions of the internal topic when this broker creates it."""
+    def __init__(
+        self,
+        partitions: PartitionAccess,
+        cluster: ClusterAccess,
+        runtime: BrokerRuntime,
+        *,
+        snapshot_after_bytes: int = AFTER_BYTES,
+    ) -> None:
+        config = runtime.config
+        self.topic_name = groups_topic(config.kafka_namespace)
+        self.topic_ids = TopicIds(cluster.view, cluster.meta, config.kafka_namespace)
+        self._partitions = partitions
+        self._cluster = cluster
+        self._runtime = runtime
         self._snapshot_after_bytes = snapshot_after_bytes
         largest = CoordinatorLimits()
-        self._limits = replace(
-            largest, group_bytes_max=min(largest.group_bytes_max, broker.config.frame_bytes_max // 2)
-        )
+        self._limits = replace(largest, group_bytes_max=min(largest.group_bytes_max, config.frame_bytes_max // 2))
         # A broker without a listener reserves no memory: simulated brokers, whose clients bypass the listener.
-        self.memory = StateMemory(broker.memory.groups_bytes or broker.config.kafka_groups_bytes_max)
-        self._shards: dict[int, Shard] = {}
+        self.memory = StateMemory(runtime.memory.groups_bytes or config.kafka_groups_bytes_max)
+        self._shards: dict[int, GroupCoordinator] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._is_over = False
         self._uids: dict[str, int] = {}
         """The uids of the topics of the Kafka namespace, by the name that Kafka clients use."""
-        self._topic_changes = broker.view.news()
+        self._topic_changes = cluster.view.news()
         self._creating = asyncio.Lock()
+        self._partitions_default = config.kafka_internal_partitions
+        """Number of partitions of the internal topic when this broker creates it."""
 
     async def run(self) -> None:
         """Follow the metadata until cancelled, then stop all coordinators of this broker."""
-        view = self._broker.view
+        view = self._cluster.view
         try:
             while True:
                 seen = view.changes
@@ -78,7 +88,7 @@ class Coordinators:
 
     # --- groups -------------------------------------------------------------------------------------------------------
 
-    def shard_of(self, group: str) -> Shard:
+    def shard_of(self, group: str) -> GroupCoordinator:
         """Return the coordinator of a group.
 
         Raises:
@@ -86,7 +96,7 @@ class Coordinators:
             Unavailable: If no broker has it at the moment, or the files of its partition are damaged; the message
                 names the damage.
         """
-        topic = self._broker.view.topics.get(self.topic_name)
+        topic = self._cluster.view.topics.get(self.topic_name)
         if topic is None:
             raise Unavailable(
                 f"topic {self.topic_name} does not exist yet: look up the coordinator of group {group!r} first"
@@ -95,13 +105,13 @@ class Coordinators:
         shard = self._shards.get(number)
         if shard is None or shard.partition.is_over:
             try:
-                partition = self._broker.leads(self.topic_name, number)
+                partition = self._partitions.leads(self.topic_name, number)
             except Corrupt as error:  # as in Apache Kafka: clients look for the coordinator until there is one
                 raise Unavailable(str(error)) from error
             shard = self._serve(number, partition)
         return shard
 
-    def here(self) -> list[Shard]:
+    def here(self) -> list[GroupCoordinator]:
         """Return the coordinators of this broker, including those that are loading."""
         return [shard for shard in self._shards.values() if shard.stage is not Stage.OVER]
 
@@ -117,7 +127,7 @@ class Coordinators:
                 names the damage), or the topic cannot be created in time.
             SeaweedMQError: If the topic cannot be created.
         """
-        view = self._broker.view
+        view = self._cluster.view
         topic = view.topics.get(self.topic_name) or await self._ensure_topic()
         number = self._partition_of(group, topic)
         lost = None
@@ -128,7 +138,7 @@ class Coordinators:
                     self._check_recoverable(number)
                     primary = self._primary_of(number)
                     if primary is not None and primary != lost:
-                        if await is_reachable(self._broker, primary, topic):
+                        if await is_reachable(self._cluster, primary, topic):
                             return primary
                         lost = primary
                     else:
@@ -149,15 +159,15 @@ class Coordinators:
         return None if segment is None else segment.primary
 
     def _open_segment(self, number: int) -> Segment | None:
-        segments = self._broker.view.open_of(self.topic_name).values()
+        segments = self._cluster.view.open_of(self.topic_name).values()
         return next((segment for segment in segments if number in segment.slots), None)
 
     def _partition_of(self, group: str, topic: Topic) -> int:
-        return partition_of_group(group, topic.partitions or self._partitions)
+        return partition_of_group(group, topic.partitions or self._partitions_default)
 
     async def _ensure_topic(self) -> Topic:
         """Return the internal topic, once this broker's view has it with an open segment for every partition."""
-        view = self._broker.view
+        view = self._cluster.view
         try:
             async with asyncio.timeout(CREATE_TIMEOUT_S), self._creating:
                 if self.topic_name not in view.topics:
@@ -172,10 +182,12 @@ class Coordinators:
             raise Unavailable(f"topic {self.topic_name} was not created within {CREATE_TIMEOUT_S:g} s: retry") from None
 
     async def _create(self) -> None:
-        replicas = default_replicas(self._broker.view)
-        spec = TopicSpec(name=self.topic_name, partitions=self._partitions, replicas=replicas, configs=COMPACTED)
+        replicas = default_replicas(self._cluster.view)
+        spec = TopicSpec(
+            name=self.topic_name, partitions=self._partitions_default, replicas=replicas, configs=COMPACTED
+        )
         try:
-            await self._broker.api.call(CreateTopic(spec))
+            await self._cluster.api.call(CreateTopic(spec))
         except AlreadyExists:
             log.debug("topic exists: another broker created %s at the same time", self.topic_name)
 
@@ -183,8 +195,8 @@ class Coordinators:
 
     def _follow(self) -> None:
         deleted = self._deleted()
-        me = self._broker.id
-        for segment in self._broker.view.open_of(self.topic_name).values():
+        me = self._cluster.broker_id()
+        for segment in self._cluster.view.open_of(self.topic_name).values():
             if segment.primary == me:
                 self._try_serve(segment.slots.lo)
         if deleted:
@@ -196,7 +208,7 @@ class Coordinators:
         gone = []
         for name in self._topic_changes.take_now():
             if name.namespace == self.topic_name.namespace:
-                topic = self._broker.view.topics.get(name)
+                topic = self._cluster.view.topics.get(name)
                 known = self._uids.pop(name.name, None)
                 if topic is not None:
                     self._uids[name.name] = topic.uid
@@ -208,20 +220,20 @@ class Coordinators:
         shard = self._shards.get(number)
         if shard is None or shard.partition.is_over:
             try:
-                self._serve(number, self._broker.leads(self.topic_name, number))
+                self._serve(number, self._partitions.leads(self.topic_name, number))
             except SeaweedMQError as error:
                 log.debug("coordinator not started: partition %d: %s; retrying", number, error)
 
-    def _serve(self, number: int, partition: LocalPartition) -> Shard:
+    def _serve(self, number: int, partition: LocalPartition) -> GroupCoordinator:
         if self._is_over:
             raise Unavailable("this broker is shutting down: look up the coordinator again")
         shard = self._shards[number] = self._shard(partition)
-        task = self._broker.spawn(self._run(number, shard), f"coordinator {number} of {self.topic_name}")
+        task = self._runtime.spawn(self._run(number, shard), f"coordinator {number} of {self.topic_name}")
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return shard
 
-    async def _run(self, number: int, shard: Shard) -> None:
+    async def _run(self, number: int, shard: GroupCoordinator) -> None:
         """Run one coordinator after another while this broker leads the same segment."""
         while True:
             await shard.run()
@@ -231,12 +243,12 @@ class Coordinators:
         if self._shards.get(number) is shard:
             del self._shards[number]
 
-    def _shard(self, partition: LocalPartition) -> Shard:
-        return Shard(
-            ShardLog(partition, self._broker.view, frame_bytes_max=self._broker.config.frame_bytes_max),
+    def _shard(self, partition: LocalPartition) -> GroupCoordinator:
+        return GroupCoordinator(
+            ShardLog(partition, self._cluster.view, frame_bytes_max=self._runtime.config.frame_bytes_max),
             limits=self._limits,
             memory=self.memory,
-            env=self._broker.env,
+            env=self._runtime.env,
             topic_ids=self.topic_ids,
             raise_mark=partial(self._raise_mark, partition),
             snapshot_after_bytes=self._snapshot_after_bytes,
@@ -245,15 +257,15 @@ class Coordinators:
     def _raise_mark(self, partition: LocalPartition, mark: int) -> None:
         """Raise the low watermark to the start of a snapshot; if that fails, the next snapshot raises it."""
         name = f"low watermark of partition {partition.partition} of {self.topic_name}"
-        self._broker.spawn(self._raise(partition, mark), name)
+        self._runtime.spawn(self._raise(partition, mark), name)
 
     async def _raise(self, partition: LocalPartition, mark: int) -> None:
         raising = RaiseLowWatermark(self.topic_name, {partition.partition: mark}, partition.topic.uid)
         attempts = retrying(
-            backoff(self._broker.env.rng, MARK_RETRY_FIRST_S, MARK_RETRY_MOST_S), stop=after_s(MARK_TIMEOUT_S)
+            backoff(self._runtime.env.rng, MARK_RETRY_FIRST_S, MARK_RETRY_MOST_S), stop=after_s(MARK_TIMEOUT_S)
         )
         try:
-            await attempts(self._broker.api.call, raising)
+            await attempts(self._cluster.api.call, raising)
         except SeaweedMQError as error:
             log.warning(
                 "low watermark not raised: partition %d of %s: %s; the next snapshot raises it",

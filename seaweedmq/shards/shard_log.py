@@ -1,31 +1,33 @@
 """Log of one partition of an internal topic: the last value of every key, loaded once and appended to afterwards.
 
-Keys and values have the format of Kafka's own internal topics, so that Kafka's tools read them.
+Each frame is one Kafka record batch without a producer and without compression, so that Kafka's tools read it.
 """
 
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
 import pyarrow as pa
 
 from seaweedmq.broker.local import LocalPartition, Tail, TailState
-from seaweedmq.codec.frame import split_frames
+from seaweedmq.codec.frame import HEADER_BYTES, Frame, split_frames
+from seaweedmq.codec.kafka.batch import ALIGNMENT, CheckedBatch, frame_of_batch
+from seaweedmq.codec.kafka.build import batches_of_rows
+from seaweedmq.codec.kafka.header import read_header
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.kafka.shard_frames import frames_of
 from seaweedmq.model.config import MIB
-
-Pair: TypeAlias = tuple[bytes, bytes | None]
-"""Key and value of a record; value None: the key is deleted."""
+from seaweedmq.shards.machine import Pair
 
 READ_BYTES: Final = 1 * MIB
 RECORDS_AT_ONCE: Final = 2_000
 """Records read in one step of the event loop."""
-
-
 RECORD_OVERHEAD_BYTES: Final = 10
+_ANY_OFFSET: Final = 0
+_NO_EPOCH: Final = -1
+_US_PER_MS: Final = 1_000
+_NO_HEADERS: Final[list[tuple[str, bytes | None]]] = []
 
 
 @dataclass(slots=True)
@@ -78,7 +80,7 @@ class ShardLog:
             SeaweedMQError: If ``LocalPartition.append`` raises it; some of the records may be appended.
         """
         end = self.partition.end
-        for frame in frames_of(pairs, self.partition.partition, at_us, self._frame_bytes_max):
+        for frame in _frames_of(pairs, self.partition.partition, at_us, self._frame_bytes_max):
             end = (await self.partition.append(frame)).end_offset
         return end
 
@@ -129,3 +131,12 @@ def _slices(columns: pa.RecordBatch, skipped: int) -> Iterator[Iterator[tuple[by
     for at in range(skipped, columns.num_rows, RECORDS_AT_ONCE):
         some = columns.slice(at, RECORDS_AT_ONCE)
         yield zip(some.column("_key").to_pylist(), some.column("_value").to_pylist(), strict=True)
+
+
+def _frames_of(pairs: Sequence[Pair], slot: int, at_us: int, frame_bytes_max: int) -> Iterator[Frame]:
+    """Yield keys and values, all with one timestamp, in as few frames of ``frame_bytes_max`` as possible."""
+    at_ms = at_us // _US_PER_MS
+    rows = ((at_ms, key, value, _NO_HEADERS) for key, value in pairs)
+    at_us = at_ms * _US_PER_MS
+    for batch in batches_of_rows(rows, _ANY_OFFSET, _NO_EPOCH, frame_bytes_max - HEADER_BYTES - ALIGNMENT):
+        yield frame_of_batch(batch, slot, CheckedBatch(read_header(batch), at_us, at_us))

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from seaweedmq.codec.kafka.group_records import encode_record
-from seaweedmq.kafka.shard_log import Pair, ShardContents
-from seaweedmq.kafka.shard_snapshots import AFTER_BYTES, AFTER_S, PIECE_BYTES, ROUND_BYTES, Snapshots
 from seaweedmq.model.kafka.groups import OffsetRecord, OffsetValue, ShardRecord
+from seaweedmq.shards.machine import Pair
+from seaweedmq.shards.shard_log import ShardContents
+from seaweedmq.shards.snapshots import AFTER_BYTES, AFTER_S, PIECE_BYTES, ROUND_BYTES, Snapshots
 
 
 def offset(partition: int, at: int = 0) -> OffsetRecord:
@@ -20,7 +21,7 @@ class Written:
     """A log, and the snapshots in it."""
 
     def __init__(self, after_bytes: int, round_bytes: int = 0) -> None:
-        self.snapshots = Snapshots(after_bytes, round_bytes)
+        self.snapshots = Snapshots(encode_record, after_bytes, round_bytes)
         self.log: list[Pair] = []
         self.marks: list[int] = []
         self.now = 0.0
@@ -105,7 +106,7 @@ def test_many_small_appends_bring_one_sooner_than_their_bytes_do() -> None:
         written.write(OffsetRecord("group", "topic", 0, None))
         rounds += 1
     assert 3_000 < rounds < 5_000
-    again = Snapshots()
+    again = Snapshots(encode_record)
     again.loaded(ShardContents({}, read_bytes=50 * rounds, read_frames=rounds), 0.0)
     again.begin_if_due(7, lambda: state(1), 0.0)
     assert again.under_way

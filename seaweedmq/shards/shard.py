@@ -1,15 +1,14 @@
-"""Runtime of a coordinator's state machine, one for each partition of an internal topic that this broker leads.
+"""Runtime of a state machine, one for each partition of an internal topic that this broker leads.
 
 | stage | event | effect |
 |---|---|---|
 | loading | all records of the partition are read | active |
-| loading | a request | COORDINATOR_LOAD_IN_PROGRESS |
+| loading | a request | the machine's error for it |
 | active | a request or a timer | the state machine returns records, and replies to send once these are committed |
 | active | a read of the state | its reply is sent once everything it saw is committed |
 | active | nothing to append while the lease is in doubt | an empty record is appended: its commit proves the rest |
-| active | topics were deleted, even before or during loading | their offsets are dropped, once etcd confirms it |
 | active | enough was written since the last snapshot | a snapshot is appended in parts; older records may be deleted |
-| any | an append fails, or the segment ends | over: all waiting requests get NOT_COORDINATOR, the state is dropped |
+| any | an append fails, or the segment ends | over: all waiting requests get StaleMetadata, the state is dropped |
 
 Invariants: there is one append at a time, and everything that arrives meanwhile joins the next one. The state is ahead
 of the committed records, so a reply is sent only once all that it shows is committed.
@@ -21,22 +20,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import count
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from seaweedmq.codec.kafka.group_records import decode_record, encode_record
-from seaweedmq.core.kafka.groups.classic_events import CoordinatorLimits, ShardEvent, Tick, TopicsDeleted
-from seaweedmq.core.kafka.groups.shard_state import GroupShard
-from seaweedmq.core.kafka.groups.state_memory import StateMemory
 from seaweedmq.errors import Corrupt, SeaweedMQError, StaleMetadata
-from seaweedmq.kafka.metadata.topic_ids import TopicIds
-from seaweedmq.kafka.shard_log import Pair, ShardLog
-from seaweedmq.kafka.shard_snapshots import AFTER_BYTES, Snapshots
-from seaweedmq.kafka.wire.codes import Code
-from seaweedmq.kafka.wire.error_mapping import KafkaError
-from seaweedmq.model.kafka.groups import OffsetRecord
 from seaweedmq.ports import Environment
 from seaweedmq.runtime.retrying import backoff, retrying, when
 from seaweedmq.runtime.signal import Signal
+from seaweedmq.shards.machine import E, M, MachineKind, Pair
+from seaweedmq.shards.shard_log import ShardLog
+from seaweedmq.shards.snapshots import AFTER_BYTES, Snapshots
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +39,6 @@ WRITE_TIMEOUT_S: Final = 10.0
 LOAD_RETRY_FIRST_S, LOAD_RETRY_MOST_S = 0.05, 2.0
 LOADED_AT_ONCE: Final = 500
 """Records loaded into the state in one step of the event loop."""
-NOTHING: Final = OffsetRecord("", "", -1, None)
-"""A record without effect: it deletes an offset that never existed."""
 
 
 def _itself(reply: T) -> T:
@@ -75,31 +65,27 @@ class _Append:
         return bool(self.pairs or self.answers)
 
 
-class Shard:
-    """The coordinator of the groups of one partition, while this broker leads it."""
+class Shard(Generic[M, E]):
+    """The state machine of one partition, while this broker leads it."""
 
     def __init__(
         self,
         log_: ShardLog,
+        kind: MachineKind[M, E],
         *,
-        limits: CoordinatorLimits,
-        memory: StateMemory,
         env: Environment,
-        topic_ids: TopicIds,
         raise_mark: Callable[[int], None],
         snapshot_after_bytes: int = AFTER_BYTES,
     ) -> None:
         """Create a shard that loads in :meth:`run`; ``raise_mark`` makes the records below an offset deletable."""
         self.partition = log_.partition
         self.stage = Stage.LOADING
-        self._limits = limits
-        self._memory = memory
+        self._kind = kind
         self._env = env
-        self._topic_ids = topic_ids
         self._raise_mark = raise_mark
         self._log = log_
         self._loop = asyncio.get_running_loop()
-        self._state = GroupShard(limits, memory)
+        self._state = kind.new()
         self._tokens = count(1)
         self._waiting: dict[int, tuple[asyncio.Future[Any], Callable[[Any], Any]]] = {}
         """Unanswered requests by token, including cancelled ones."""
@@ -107,10 +93,7 @@ class Shard:
         self._is_writing = False
         self._work = Signal()
         self._timer: asyncio.TimerHandle | None = None
-        self._maybe_deleted: set[str] = set()
-        """Topics that may be deleted; etcd decides whether their offsets are dropped."""
-        self._is_doubtful = asyncio.Event()
-        self._snapshots = Snapshots(snapshot_after_bytes)
+        self._snapshots = Snapshots(kind.encode, snapshot_after_bytes)
 
     @property
     def is_active(self) -> bool:
@@ -119,9 +102,7 @@ class Shard:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def ask(
-        self, event_of: Callable[[int], ShardEvent], made_of: Callable[[Any], Any] = _itself
-    ) -> "asyncio.Future[Any]":
+    def ask(self, event_of: Callable[[int], E], made_of: Callable[[Any], Any] = _itself) -> "asyncio.Future[Any]":
         """Handle a request and return a future of its reply, done already if no commit has to precede the reply.
 
         Args:
@@ -129,7 +110,7 @@ class Shard:
             made_of: Makes the result of the future from the state machine's reply.
 
         Raises:
-            KafkaError: If the shard is loading; the future never raises it.
+            SeaweedMQError: The machine's ``loading_error`` if the shard is loading; the future never raises it.
             StaleMetadata: If the shard is over. The future raises it if the shard ends before the reply counts.
         """
         self._check_active()
@@ -139,7 +120,7 @@ class Shard:
         self._take(event)
         return answer
 
-    def look(self, at: Callable[[GroupShard], T]) -> "asyncio.Future[T]":
+    def look(self, at: Callable[[M], T]) -> "asyncio.Future[T]":
         """Read the state; the future is done once everything read is committed. Raises as :meth:`ask`."""
         self._check_active()
         token = next(self._tokens)
@@ -148,12 +129,6 @@ class Shard:
         self._settle(_Append(answers=[(token, seen)]))
         return answer
 
-    def topics_deleted(self, topics: Iterable[str]) -> None:
-        """Drop the offsets of deleted or recreated topics, once etcd confirms the deletion."""
-        self._maybe_deleted.update(topics)
-        if self._maybe_deleted:
-            self._is_doubtful.set()
-
     def _answer_to(self, token: int, made_of: Callable[[Any], Any]) -> "asyncio.Future[Any]":
         answer = self._loop.create_future()
         self._waiting[token] = answer, made_of
@@ -161,9 +136,8 @@ class Shard:
 
     def _check_active(self) -> None:
         if self.stage is Stage.LOADING:
-            raise KafkaError(
-                Code.COORDINATOR_LOAD_IN_PROGRESS,
-                f"partition {self.partition.partition} of {self.partition.topic.name} is being loaded: retry",
+            raise self._kind.loading_error(
+                f"partition {self.partition.partition} of {self.partition.topic.name} is being loaded: retry"
             )
         if self.stage is Stage.OVER:
             raise self._moved()
@@ -174,22 +148,15 @@ class Shard:
             "look up the coordinator again"
         )
 
-    def _take(self, event: ShardEvent) -> None:
+    def _take(self, event: E) -> None:
         try:
             outcome = self._state.handle(event, self._loop.time(), self._env.wall_us() // 1_000)
-            pairs = [encode_record(record) for record in outcome.records]
+            pairs = [self._kind.encode(record) for record in outcome.records]
         except Exception:
             self._end()  # the event may be half applied: the next shard reloads the committed state
             self._work.fire()
             raise
         self._set_timer()
-        if self._memory.take_shortage():
-            log.warning(
-                "Kafka groups rejected: groups of this broker hold %d of %d bytes: delete groups, subscribe members to "
-                "fewer topics, add brokers, or raise kafka_groups_bytes_max and memory_bytes_max",
-                self._memory.used,
-                self._memory.bytes_max,
-            )
         answers = [(reply.token, reply) for reply in outcome.replies]
         if outcome.prompt:
             prompt = [(reply.token, reply) for reply in outcome.prompt]
@@ -231,13 +198,12 @@ class Shard:
 
     def _time_passed(self) -> None:
         self._timer = None
-        self._take(Tick())
+        self._take(self._kind.tick)
 
     # --- life cycle ---------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Load, then append records until the segment ends or an append fails."""
-        checking: asyncio.Task[None] | None = None
         try:
             loading = retrying(
                 backoff(self._env.rng, LOAD_RETRY_FIRST_S, LOAD_RETRY_MOST_S),
@@ -247,7 +213,6 @@ class Shard:
             )
             await loading(self._load)
             self._begin()
-            checking = self._loop.create_task(self._drop_deleted())
             while self.is_active and not self.partition.is_over:
                 if self._round or self._snapshots.under_way:
                     await self._write_round()
@@ -257,32 +222,21 @@ class Shard:
             log.info("coordinator stopped: %s: %s", self.partition.segment, error or "commit timed out")
         finally:
             self._end()
-            if checking is not None:
-                checking.cancel()  # not awaited: the next coordinator must start at once
-
-    async def _drop_deleted(self) -> None:
-        """Drop offsets of deleted topics, including those deleted while this partition had no coordinator."""
-        while True:
-            await self._is_doubtful.wait()
-            self._is_doubtful.clear()
-            topics, self._maybe_deleted = self._maybe_deleted, set()
-            for topic in sorted(topics):
-                asking = retrying(backoff(self._env.rng, LOAD_RETRY_FIRST_S, LOAD_RETRY_MOST_S), on=SeaweedMQError)
-                topic_id: bytes | None = await asking(self._topic_ids.current, topic)
-                if not self.is_active:
-                    return
-                self._take(TopicsDeleted({topic: topic_id}))
 
     async def _load(self) -> None:
-        state = GroupShard(self._limits, self._memory)
+        state = self._kind.new()
         try:
             kept = await self._log.load()
             for number, (key, value) in enumerate(kept.latest.items()):
                 try:
-                    record = decode_record(key, value)
+                    record = self._kind.decode(key, value)
                 except Corrupt as error:
                     log.error(
-                        "group record skipped: %s: key %r is unreadable: %s", self.partition.segment, key[:80], error
+                        "%s record skipped: %s: key %r is unreadable: %s",
+                        self._kind.name,
+                        self.partition.segment,
+                        key[:80],
+                        error,
                     )
                     continue
                 if record is not None:
@@ -306,7 +260,7 @@ class Shard:
             if now.pairs or piece:
                 await self._write([*now.pairs, *piece])
             elif not self.partition.is_sure:
-                await self._write([encode_record(NOTHING)])
+                await self._write([self._kind.encode(self._kind.nothing)])
         finally:
             self._is_writing = False
         self._say(now.answers)
@@ -323,7 +277,6 @@ class Shard:
     def _begin(self) -> None:
         self.stage = Stage.ACTIVE
         self._set_timer()
-        self.topics_deleted(topic for topic, known in self._state.topic_ids() if known != self._topic_ids.known(topic))
 
     def _end(self) -> None:
         self.stage = Stage.OVER

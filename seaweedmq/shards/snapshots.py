@@ -5,36 +5,38 @@ written since the snapshot began is left out: its value in the snapshot is old, 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from seaweedmq.codec.kafka.group_records import encode_record
-from seaweedmq.kafka.shard_log import Pair, ShardContents, size_of
 from seaweedmq.model.config import KIB, MIB
-from seaweedmq.model.kafka.groups import ShardRecord
+from seaweedmq.shards.machine import Pair
+from seaweedmq.shards.shard_log import ShardContents, size_of
 
 AFTER_BYTES: Final = 16 * MIB
 """Bytes written since the last snapshot that make one due, or twice its size if that is more."""
 AFTER_S: Final = 600.0
 """Seconds after which a snapshot is also due, if ``AFTER_S_SHARE`` of its size was written meanwhile.
 
-The log rolls by age at the same interval (``partition_roll_age_s``), so that a group with few commits does not leave a
+The log rolls by age at the same interval (``partition_roll_age_s``), so that a shard with few writes does not leave a
 file each time.
 """
 AFTER_S_SHARE: Final = 1 / 8
 ROUND_BYTES: Final = 4 * KIB
 """Bytes that an append counts in addition to its records: the cost of reading one more frame, in bytes of large frames.
 
-It limits loading, during which the groups have no coordinator, to about 4,000 frames, not the 100,000 that would fit.
+It limits loading, during which the shard answers nothing, to about 4,000 frames, not the 100,000 that would fit.
 """
 PIECE_BYTES: Final = 256 * KIB
 
-Source: TypeAlias = Callable[[], Iterable[ShardRecord]]
+Source: TypeAlias = Callable[[], Iterable[Any]]
 
 
 class Snapshots:
     """The schedule of a shard's snapshots, and the records to append of the current one."""
 
-    def __init__(self, after_bytes: int = AFTER_BYTES, round_bytes: int = ROUND_BYTES) -> None:
+    def __init__(
+        self, encode: Callable[[Any], Pair], after_bytes: int = AFTER_BYTES, round_bytes: int = ROUND_BYTES
+    ) -> None:
+        self._encode = encode
         self._after_bytes = after_bytes
         self._round_bytes = round_bytes
         self._written_bytes = 0
@@ -47,7 +49,7 @@ class Snapshots:
 
         Nothing below it is needed once the whole snapshot is committed.
         """
-        self._rest: Iterator[ShardRecord] = iter(())
+        self._rest: Iterator[Any] = iter(())
         self._newer: set[bytes] = set()
         """Keys written since the current snapshot began."""
         self._done: int | None = None
@@ -92,7 +94,7 @@ class Snapshots:
             return pairs
         piece_bytes = 0
         for record in self._rest:
-            pair = encode_record(record)
+            pair = self._encode(record)
             if pair[0] not in self._newer:
                 pairs.append(pair)
                 piece_bytes += size_of(pair)
