@@ -1,8 +1,8 @@
 """The unary calls of brokers, one frozen value each: ``await api.call(CreateTopic(spec))``.
 
-The type parameter of a call is the type of its result. ``broker.api`` has the handlers; ``rpc.topics``, ``rpc.admin``
-and ``rpc.cluster`` encode the calls. ``topic_uid`` is the uid of the topic that the caller means: the call fails with
-NotFound if another topic has its name by now. 0 means any topic of this name.
+The type parameter of a call is the type of its result. ``broker.api`` has the handlers, ``rpc.methods``
+the encodings. ``topic_uid`` is the uid of the topic that the caller means: the call fails with NotFound if another
+topic has its name by now. 0 means any topic of this name.
 """
 
 from collections.abc import Mapping
