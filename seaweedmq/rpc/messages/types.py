@@ -1,4 +1,4 @@
-"""Converters of the messages of types.proto, which all services share, and of types that are no plain fields.
+"""Converters of the messages of types.proto, which all services share, and of types with a form of their own.
 
 Reading trusts no input: values validate themselves (InvalidArgument), and an unknown enum number raises Unsupported,
 since it belongs to a newer protocol.
