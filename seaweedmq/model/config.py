@@ -7,7 +7,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import PARTITIONS_MAX, check_name
@@ -263,7 +263,7 @@ class Setting:
         kinds = (int,) if self.type is int else (int, float)
         return isinstance(value, kinds) and not isinstance(value, bool) and value > 0
 
-    def check(self, value: float | str) -> None:
+    def check(self, value: Any) -> None:
         """Check that a number is within its range.
 
         Raises:

@@ -20,7 +20,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
@@ -129,12 +128,12 @@ class _Source:
         is_optional = get_origin(hint) in (Union, types.UnionType)
         if is_optional:
             (hint,) = (kind for kind in get_args(hint) if kind is not types.NoneType)
-        convert = _converter(hint, field)
+        convert = _converter(hint, field.message_type)
         write, read = path, f"m.{target}"
         if convert is not None:
             write, read = f"{self._name(convert.write)}({path})", f"{self._name(convert.read)}({read})"
         elif get_origin(hint) is tuple:
-            item = _converter(get_args(hint)[0], field)
+            item = _converter(get_args(hint)[0], field.message_type)
             if item is None:
                 read = f"tuple({read})"
             else:
@@ -158,8 +157,8 @@ class _Source:
         return name
 
 
-def _converter(hint: Any, field: FieldDescriptor) -> Converter[Any, Any] | None:
-    """Return the converter of a type in a field; None for values that are the same in the message."""
-    if hint in _registered:
-        return _registered[hint]
-    return converter_of(hint, GetMessageClass(field.message_type)) if dataclasses.is_dataclass(hint) else None
+def _converter(hint: Any, message: Any) -> Converter[Any, Any] | None:
+    """Return the converter of a type in a field, perhaps of a message; None for values that stay as they are."""
+    if message is not None and isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return converter_of(hint, GetMessageClass(message))
+    return _registered.get(hint)

@@ -7,7 +7,6 @@ since it belongs to a newer protocol.
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
 from google.protobuf.message import DecodeError, Message
 
 from seaweedmq.errors import InvalidArgument, Unsupported
@@ -47,7 +46,7 @@ def unknown_kind(message: Message) -> Unsupported:
     )
 
 
-def _register_enum(kind: type[E], protocol: "EnumTypeWrapper[Any]", field: str, unspecified: E | None = None) -> None:
+def _register_enum(kind: type[E], protocol: type[Any], field: str, unspecified: E | None = None) -> None:
     """Register the converter of an enum whose members have the names of the protocol's, after the prefix of those.
 
     Args:
