@@ -14,7 +14,7 @@ from seaweedmq.errors import DeadlineExceeded, InvalidArgument, SeaweedMQError, 
 from seaweedmq.model.messages.calls import Call
 from seaweedmq.rpc import status
 from seaweedmq.rpc.messages import types
-from seaweedmq.rpc.unary import Unary
+from seaweedmq.rpc.messages.unary import Unary
 from seaweedmq.rpc.v1 import types_pb2
 
 GATHER_S: Final = 0.001

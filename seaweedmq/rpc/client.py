@@ -22,6 +22,7 @@ from seaweedmq.rpc.call_batcher import CallBatcher
 from seaweedmq.rpc.calls import Peer
 from seaweedmq.rpc.channels.client import ChannelClient
 from seaweedmq.rpc.messages import cluster, data, groups
+from seaweedmq.rpc.messages.unary import Unary
 from seaweedmq.rpc.methods import METHODS, TOGETHER
 from seaweedmq.rpc.transport import (
     AT_ONCE,
@@ -34,7 +35,6 @@ from seaweedmq.rpc.transport import (
     SUBSCRIBE,
     client_options,
 )
-from seaweedmq.rpc.unary import Unary
 from seaweedmq.runtime.process.forking import leave_alone_in_children
 
 R = TypeVar("R")

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from seaweedmq.model.description import SegmentSelection
+from seaweedmq.model.description import AwaitedTopic, SegmentSelection
 from seaweedmq.model.messages.calls import (
     AdoptSchema,
     AlterTopic,
-    AwaitedTopic,
     AwaitTopics,
     Call,
     CreateTopic,
@@ -45,8 +44,8 @@ from seaweedmq.model.messages.calls import (
 from seaweedmq.model.messages.replication import SealedLog
 from seaweedmq.model.topic import TopicName
 from seaweedmq.rpc.messages.converter import Converter, converter_of, register
+from seaweedmq.rpc.messages.unary import Unary, unary
 from seaweedmq.rpc.transport import ADMIN_SERVICE, CLUSTER_SERVICE
-from seaweedmq.rpc.unary import Unary, unary
 from seaweedmq.rpc.v1 import admin_pb2, cluster_pb2
 
 CREATE_TIMEOUT_S = 60.0

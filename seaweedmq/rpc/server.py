@@ -29,6 +29,7 @@ from seaweedmq.rpc import call_batcher, status
 from seaweedmq.rpc.address import Address, parse_address
 from seaweedmq.rpc.channels.server import ChannelHandler, ChannelServer
 from seaweedmq.rpc.messages import cluster, data, groups
+from seaweedmq.rpc.messages.unary import Unary
 from seaweedmq.rpc.methods import METHODS, TOGETHER
 from seaweedmq.rpc.transport import (
     AT_ONCE,
@@ -41,7 +42,6 @@ from seaweedmq.rpc.transport import (
     SERVICES,
     server_options,
 )
-from seaweedmq.rpc.unary import Unary
 from seaweedmq.rpc.v1 import cluster_pb2
 from seaweedmq.runtime.closing import closing
 from seaweedmq.runtime.log_once import RejectionLog
