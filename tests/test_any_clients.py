@@ -230,7 +230,7 @@ async def visited(storage: Path, beyond_runtime_bytes: int) -> AsyncIterator[Vis
         kafka_internal_partitions=1,
         maintenance_interval_s=3_600,
         group_session_timeout_s=1.0,
-        storage_free_bytes_min=0,
+        storage_free_bytes_min=1,
     )
     async with whole_broker(storage, config) as broker, contextlib.AsyncExitStack() as stack:
         one = Visited(broker, bound_bytes)

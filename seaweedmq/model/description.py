@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.topic import Topic
+from seaweedmq.model.topic import Topic, TopicName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +68,30 @@ class TopicDescription:
     def by_id(self) -> dict[int, Segment]:
         """Return all segments of the description by id, for many lookups."""
         return {segment.id: segment for segment in self.segments}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwaitedTopic:
+    """A topic, and the caller's last description of it."""
+
+    name: TopicName
+    topic_uid: int
+    above: int
+    """``TopicDescription.revision`` that the caller knows."""
+    ids: tuple[int, ...] = ()
+    """Segments whose changes the caller needs, besides the open ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatedTopics:
+    """The changes of awaited topics."""
+
+    changed: tuple[TopicDescription, ...] = ()
+    """Descriptions that are newer than the caller's."""
+    unknown: tuple[int, ...] = ()
+    """Uids of topics that the broker does not know, or knows no longer. The broker may lag; a call for such a topic
+    gets a certain answer.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Parsing of option values."""
 
+import math
 import tomllib
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -17,8 +18,9 @@ from seaweedmq.cli.options import changed_configs, duration_s, parse_start, reco
 from seaweedmq.cli.records.schema import read_schema
 from seaweedmq.cli.servers import local_cluster
 from seaweedmq.cli.servers.config_file import read_config
+from seaweedmq.cli.servers.settings_reference import DEPLOY, write_file, write_page
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.config import BOUNDS, BrokerConfig
+from seaweedmq.model.config import SETTINGS, BrokerConfig
 
 
 @pytest.mark.parametrize(
@@ -132,21 +134,21 @@ def test_settings_without_a_file_are_checked_as_well() -> None:
         read_config(None, producers_max=0)
 
 
-@pytest.mark.parametrize("name", [name for name in BOUNDS if name.startswith("kafka_")])
-def test_settings_made_in_code_have_the_same_bounds(name: str) -> None:
-    least, most = BOUNDS[name]
-    for value in (least, most):
-        assert getattr(replace(BrokerConfig(), **{name: value}), name) == value  # type: ignore[arg-type]
-    for value in (0, -1, least - 0.001, most + 1, float("nan")):
-        with pytest.raises(InvalidArgument, match=rf"^{name} is .*: give from {least:,} to {most:,}$"):
-            replace(BrokerConfig(), **{name: value})  # type: ignore[arg-type]
-
-
-def test_every_number_that_kafka_s_clients_meet_has_bounds() -> None:
-    numbers = {
-        field.name for field in fields(BrokerConfig) if field.name.startswith("kafka_") and field.type in (int, float)
-    }
-    assert numbers <= BOUNDS.keys()
+def test_every_number_has_a_range_in_files_and_in_code(tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    for setting in filter(lambda setting: setting.is_number, SETTINGS.values()):
+        name, least, most = setting.name, setting.least, setting.most
+        assert 0 <= least < most < math.inf
+        for value in (least, most):
+            assert getattr(replace(BrokerConfig(), **{name: value}), name) == value  # type: ignore[arg-type]
+        for value in (-1, least - 0.001, most + 1, math.nan):
+            with pytest.raises(InvalidArgument, match=rf"^{name} is .*: give from {least:,} to {most:,}$"):
+                replace(BrokerConfig(), **{name: value})  # type: ignore[arg-type]
+        file.write_text(f"{name} = {most}")
+        assert getattr(read_config(file), name) == most
+        file.write_text(f"{name} = {most + 1}")
+        with pytest.raises(InvalidArgument, match=rf"broker\.toml: {name} (is|=) .*: give .*({most:,}|{most})$"):
+            read_config(file)
 
 
 def test_a_local_cluster_gives_its_brokers_time_to_write_out_what_they_follow() -> None:
@@ -154,10 +156,12 @@ def test_a_local_cluster_gives_its_brokers_time_to_write_out_what_they_follow() 
     assert demo.STOP_TIMEOUT_S > local_cluster.STOP_TIMEOUT_S
 
 
-def test_the_example_settings_are_the_defaults() -> None:
-    example = Path(__file__).parents[2] / "deploy" / "broker.toml"
-    assert read_config(example) == BrokerConfig()
-    assert tomllib.loads(example.read_text()).keys() == {field.name for field in fields(BrokerConfig)}
+def test_the_reference_of_settings_is_current() -> None:
+    command = "run `python -m seaweedmq.cli.servers.settings_reference`"
+    assert (DEPLOY / "SETTINGS.md").read_text() == write_page(), command
+    assert (DEPLOY / "broker.toml").read_text() == write_file(), command
+    assert read_config(DEPLOY / "broker.toml") == BrokerConfig()
+    assert tomllib.loads(write_file()).keys() == SETTINGS.keys() == {field.name for field in fields(BrokerConfig)}
 
 
 def test_auto_compact_is_a_setting_by_name_and_not_to_have_it_is_to_leave_it_out() -> None:

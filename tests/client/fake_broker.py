@@ -29,7 +29,7 @@ from seaweedmq.errors import (
     Unavailable,
 )
 from seaweedmq.model.broker import BrokerInfo, BrokerStatus, ClusterStatus
-from seaweedmq.model.description import SegmentSelection, SegmentStats, TopicDescription
+from seaweedmq.model.description import SegmentSelection, SegmentStats, TopicDescription, UpdatedTopics
 from seaweedmq.model.messages.calls import (
     AdoptSchema,
     AlterTopic,
@@ -42,7 +42,6 @@ from seaweedmq.model.messages.calls import (
     GetClusterStatus,
     ListTopics,
     TopicStats,
-    UpdatedTopics,
 )
 from seaweedmq.model.messages.frames import FrameHead, Frames
 from seaweedmq.model.messages.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest

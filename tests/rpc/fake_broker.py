@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus, Decision, EtcdAccess
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.description import SegmentStats, TopicDescription
+from seaweedmq.model.description import SegmentStats, TopicDescription, UpdatedTopics
 from seaweedmq.model.kafka.group_admin import (
     KafkaGroupDescription,
     KafkaGroupMember,
@@ -48,7 +48,6 @@ from seaweedmq.model.messages.calls import (
     SealSegment,
     SplitSegment,
     TopicStats,
-    UpdatedTopics,
     WriteOut,
 )
 from seaweedmq.model.messages.groups import (

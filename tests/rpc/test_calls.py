@@ -21,14 +21,13 @@ from seaweedmq.errors import (
 )
 from seaweedmq.model.broker import BrokerLoad
 from seaweedmq.model.config import MIB, BrokerConfig
-from seaweedmq.model.description import SegmentSelection
+from seaweedmq.model.description import AwaitedTopic, SegmentSelection, UpdatedTopics
 from seaweedmq.model.messages import calls
 from seaweedmq.model.messages import groups as g
 from seaweedmq.model.messages import replication as r
 from seaweedmq.model.messages.calls import (
     AdoptSchema,
     AlterTopic,
-    AwaitedTopic,
     AwaitTopics,
     Call,
     CreateTopic,
@@ -60,7 +59,6 @@ from seaweedmq.model.messages.calls import (
     SealSegment,
     SplitSegment,
     TopicStats,
-    UpdatedTopics,
     WriteOut,
 )
 from seaweedmq.model.messages.frames import LARGE_MESSAGE_BYTES

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from seaweedmq.errors import InvalidArgument, Unsupported
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus, Decision, SegmentLoad
-from seaweedmq.model.description import SegmentSelection, SegmentStats, TopicDescription
+from seaweedmq.model.description import AwaitedTopic, SegmentSelection, SegmentStats, TopicDescription, UpdatedTopics
 from seaweedmq.model.kafka.group_admin import (
     KafkaGroupDescription,
     KafkaGroupMember,
@@ -19,7 +19,6 @@ from seaweedmq.model.messages import groups as g
 from seaweedmq.model.messages.calls import (
     AdoptSchema,
     AlterTopic,
-    AwaitedTopic,
     AwaitTopics,
     CreateTopic,
     CreateTopics,
@@ -44,7 +43,6 @@ from seaweedmq.model.messages.calls import (
     SealSegment,
     SplitSegment,
     TopicStats,
-    UpdatedTopics,
 )
 from seaweedmq.model.messages.subscribe import Start, StartKind
 from seaweedmq.model.ring import KeyRange

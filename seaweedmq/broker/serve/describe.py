@@ -11,8 +11,16 @@ from seaweedmq.codec.state import keys
 from seaweedmq.coordination.description import describe
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import InvalidArgument, Unavailable
-from seaweedmq.model.description import IDS_MAX, OPEN, SegmentSelection, SegmentStats, TopicDescription
-from seaweedmq.model.messages.calls import AWAIT_S_MAX, AWAITED_AT_ONCE_MAX, AwaitedTopic, LocalStats, UpdatedTopics
+from seaweedmq.model.description import (
+    IDS_MAX,
+    OPEN,
+    AwaitedTopic,
+    SegmentSelection,
+    SegmentStats,
+    TopicDescription,
+    UpdatedTopics,
+)
+from seaweedmq.model.messages.calls import AWAIT_S_MAX, AWAITED_AT_ONCE_MAX, LocalStats
 from seaweedmq.model.topic import Topic, TopicName, topic_recreated
 from seaweedmq.ports import BrokerApi, MetaStore
 

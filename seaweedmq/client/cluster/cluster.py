@@ -23,8 +23,8 @@ from seaweedmq.errors import (
     Unsupported,
 )
 from seaweedmq.model.broker import ClusterStatus
-from seaweedmq.model.description import ALL, IDS_MAX, SegmentSelection, TopicDescription
-from seaweedmq.model.messages.calls import AwaitTopics, Call, DescribeTopic, GetClusterStatus, UpdatedTopics
+from seaweedmq.model.description import ALL, IDS_MAX, SegmentSelection, TopicDescription, UpdatedTopics
+from seaweedmq.model.messages.calls import AwaitTopics, Call, DescribeTopic, GetClusterStatus
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName, topic_recreated
 from seaweedmq.ports import BrokerApi, Dialer, Environment

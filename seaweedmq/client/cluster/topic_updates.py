@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.model.description import IDS_MAX, TopicDescription
-from seaweedmq.model.messages.calls import AWAITED_AT_ONCE_MAX, AwaitedTopic, AwaitTopics, UpdatedTopics
+from seaweedmq.model.description import IDS_MAX, AwaitedTopic, TopicDescription, UpdatedTopics
+from seaweedmq.model.messages.calls import AWAITED_AT_ONCE_MAX, AwaitTopics
 from seaweedmq.runtime.retrying import backoff, retrying
 
 GATHER_S = 0.02

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.errors import SeaweedMQError, Unavailable
-from seaweedmq.model.description import ALL, OPEN, SegmentSelection, TopicDescription
-from seaweedmq.model.messages.calls import AwaitedTopic
+from seaweedmq.model.description import ALL, OPEN, AwaitedTopic, SegmentSelection, TopicDescription
 from seaweedmq.model.topic import TopicName, topic_recreated
 from seaweedmq.runtime.retrying import is_retryable
 from seaweedmq.runtime.signal import Signal

@@ -49,8 +49,8 @@ from seaweedmq.core.group.events import (
     StreamLost,
     Tick,
 )
-from seaweedmq.core.group.group_errors import fenced, too_many_members
 from seaweedmq.core.group.group_progress import GroupProgress
+from seaweedmq.core.group.rejections import fenced, reject_commit, too_many_members
 from seaweedmq.errors import SeaweedMQError, StaleMetadata
 from seaweedmq.model.group_record import (
     FORMER_INCARNATIONS_MAX,
@@ -298,34 +298,13 @@ class GroupStateMachine:
             return  # the stream has already ended
         refused = {}
         for position in event.commit.positions:
-            why = self._rejection(member, position)
+            segment = position.segment
+            why = reject_commit(member, position, self._owners.get(segment), self.progress.end(segment))
             if why:
-                refused[position.segment] = why
+                refused[segment] = why
             else:
                 self._keep(position, event.at_us, now)
         self._replies.append(Reply(stream, GroupCommitted(event.commit.number, refused)))
-
-    def _rejection(self, member: str, position: Position) -> str | None:
-        owner = self._owners.get(position.segment)
-        if owner is None or owner.member != member:
-            return f"segment {position.segment} no longer belongs to {member}: stop reading it"
-        if owner.generation != position.generation:
-            return (
-                f"segment {position.segment} was read in generation {position.generation}, which is over "
-                f"(now: {owner.generation}): stop reading it, and begin again when it is reassigned"
-            )
-        if owner.void:
-            return (
-                f"segment {position.segment} was read before the group was reset: stop reading it, and begin again "
-                "when it is reassigned"
-            )
-        end = self.progress.end(position.segment)
-        if position.offset > end:
-            return (
-                f"offset {position.offset} lies beyond the end of segment {position.segment}, {end}: "
-                "commit only records that were read"
-            )
-        return None
 
     def _keep(self, position: Position, at_us: int, now: float) -> None:
         segment, offset = position.segment, position.offset

@@ -42,16 +42,16 @@ class ConfigSource(IntEnum):
     DEFAULT_CONFIG = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Config:
     """One entry of the table."""
 
     name: str
     type: ConfigType
     default: str
-    about: str
-    """Description in one line."""
-    acts: bool = False
+    source: str
+    """Name of the broker's config that provides the default in Kafka; ``*`` stands for this config's name."""
+    acts: bool = True
     """Whether it has an effect here. Others are kept and shown: tools set them, and read them again."""
     low: float = -math.inf
     high: float = math.inf
@@ -61,8 +61,13 @@ class Config:
     """Regular expression that the items of a list match, separated by commas. Empty: any."""
     only: tuple[str, ...] = ()
     """Allowed texts, or items of a list. Empty: any."""
-    synonym: str | None = None
-    """Name of the broker's config that provides the default in Kafka."""
+    about: str = ""
+    """Description in one line."""
+
+    @property
+    def synonym(self) -> str:
+        """Name of the broker's config that provides the default in Kafka, or else this name."""
+        return self.source.replace("*", self.name)
 
     @property
     def documentation(self) -> str:

@@ -248,7 +248,7 @@ def _true_defaults(topic: Topic | TopicSpec, limits: BrokerConfig) -> dict[str, 
 
 
 def _described(config: Config, given: str | None, default: str) -> Described:
-    fallback = Synonym(config.synonym or config.name, default, ConfigSource.DEFAULT_CONFIG)
+    fallback = Synonym(config.synonym, default, ConfigSource.DEFAULT_CONFIG)
     own = () if given is None else (Synonym(config.name, given, ConfigSource.DYNAMIC_TOPIC_CONFIG),)
     first, *_ = synonyms = (*own, fallback)
     return Described(

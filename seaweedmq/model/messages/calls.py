@@ -1,8 +1,8 @@
 """The unary calls of brokers, one frozen value each: ``await api.call(CreateTopic(spec))``.
 
-The type parameter of a call is the type of its result. ``broker.api`` has the handlers; ``rpc.topics``, ``rpc.admin``
-and ``rpc.cluster`` encode the calls. ``topic_uid`` is the uid of the topic that the caller means: the call fails with
-NotFound if another topic has its name by now. 0 means any topic of this name.
+The type parameter of a call is the type of its result. ``broker.api`` has the handlers, ``rpc.methods``
+the encodings. ``topic_uid`` is the uid of the topic that the caller means: the call fails with NotFound if another
+topic has its name by now. 0 means any topic of this name.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from seaweedmq.model.broker import ClusterStatus, Decision
-from seaweedmq.model.description import ALL, SegmentSelection, SegmentStats, TopicDescription
+from seaweedmq.model.description import (
+    ALL,
+    AwaitedTopic,
+    SegmentSelection,
+    SegmentStats,
+    TopicDescription,
+    UpdatedTopics,
+)
 from seaweedmq.model.kafka.group_admin import KafkaGroupDescription, KafkaGroupSummary
 from seaweedmq.model.messages.groups import GroupDescription, GroupSummary
 from seaweedmq.model.messages.replication import FenceReply, SealedLog, SegmentRef
@@ -112,30 +119,6 @@ AWAITED_AT_ONCE_MAX = 1_000
 """Topics of one call that waits for changes."""
 AWAIT_S_MAX = 10.0
 """Longest wait of such a call, in seconds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AwaitedTopic:
-    """A topic, and the caller's last description of it."""
-
-    name: TopicName
-    topic_uid: int
-    above: int
-    """``TopicDescription.revision`` that the caller knows."""
-    ids: tuple[int, ...] = ()
-    """Segments whose changes the caller needs, besides the open ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class UpdatedTopics:
-    """The changes of awaited topics."""
-
-    changed: tuple[TopicDescription, ...] = ()
-    """Descriptions that are newer than the caller's."""
-    unknown: tuple[int, ...] = ()
-    """Uids of topics that the broker does not know, or knows no longer. The broker may lag; a call for such a topic
-    gets a certain answer.
-    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,7 +160,7 @@ def encode_subscribe_request(request: SubscribeRequest) -> bytes:
                 open=data_pb2.SubscribeOpen(
                     topic=str(request.topic),
                     segment=request.segment,
-                    start=types.write_start(request.start),
+                    start=types.START.write(request.start),
                     credit_bytes=request.credit_bytes,
                     topic_uid=request.topic_uid,
                     skip_missing=request.skip_missing,
@@ -187,7 +187,7 @@ def decode_subscribe_request(data: bytes) -> SubscribeRequest:
             return SubscribeOpen(
                 topic=TopicName.parse(message.open.topic),
                 segment=message.open.segment,
-                start=types.read_start(message.open.start),
+                start=types.START.read(message.open.start),
                 credit_bytes=message.open.credit_bytes,
                 topic_uid=message.open.topic_uid,
                 skip_missing=message.open.skip_missing,

@@ -1,14 +1,16 @@
 """Description of a unary call for both sides: the encodings of its request and reply, and its deadline."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
+from google.protobuf.descriptor_pool import Default
 from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
 
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.messages.calls import Call
 from seaweedmq.rpc.messages import types
+from seaweedmq.rpc.messages.converter import Converter, converter_of, result_converter
 
 Q = TypeVar("Q", bound=Call[Any])
 R = TypeVar("R")
@@ -23,10 +25,8 @@ class Unary(Generic[Q, R]):
     name: str
     request: type[Message]
     reply: type[Message]
-    write_request: Callable[[Q], Message]
-    read_request: Callable[[Any], Q]
-    write_reply: Callable[[R], Message]
-    read_reply: Callable[[Any], R]
+    call_converter: Converter[Q, Message]
+    result_converter: Converter[R, Message]
     timeout_s: float | None = None
     """Deadline in seconds of a slow call; None: the dialer's."""
 
@@ -42,7 +42,7 @@ class Unary(Generic[Q, R]):
             InvalidArgument: If a number is out of the protocol's range.
         """
         try:
-            return self.write_request(value).SerializeToString()
+            return self.call_converter.write(value).SerializeToString()
         except ValueError as error:
             raise InvalidArgument(f"{self.name} was not sent, {error}: correct the value") from error
 
@@ -53,11 +53,11 @@ class Unary(Generic[Q, R]):
             InvalidArgument: If the bytes are not such a request.
             Unsupported: If the request needs a newer protocol.
         """
-        return self.read_request(types.parse(self.request, data))
+        return self.call_converter.read(types.parse(self.request, data))
 
     def encode_reply(self, value: R) -> bytes:
         """Encode a reply."""
-        return self.write_reply(value).SerializeToString()
+        return self.result_converter.write(value).SerializeToString()
 
     def decode_reply(self, data: bytes) -> R:
         """Decode a reply.
@@ -66,8 +66,28 @@ class Unary(Generic[Q, R]):
             InvalidArgument: If the bytes are not such a reply.
             Unsupported: If the reply needs a newer protocol.
         """
-        return self.read_reply(types.parse(self.reply, data))
+        return self.result_converter.read(types.parse(self.reply, data))
 
 
-def nothing(_: Message) -> None:
-    """Decode an empty reply."""
+def unary(service: str, call: type[Call[R]], name: str = "", *, timeout_s: float | None = None) -> Unary[Any, R]:
+    """Return the method of a call. Its encodings follow from the fields of the call and from the type of its result.
+
+    Args:
+        service: Full name of the service.
+        call: Type of the call.
+        name: Name of the method, if it is not that of the call.
+        timeout_s: Deadline in seconds of a slow call; None: the dialer's.
+    """
+    method = Default().FindMethodByName(f"{service}.{name or call.__name__}")
+    request, reply = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
+    (result,) = get_args(call.__orig_bases__[0])  # type: ignore[attr-defined]
+    return Unary(
+        call=call,
+        service=service,
+        name=method.name,
+        request=request,
+        reply=reply,
+        call_converter=converter_of(call, request),
+        result_converter=result_converter(result, reply),
+        timeout_s=timeout_s,
+    )

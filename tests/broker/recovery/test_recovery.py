@@ -7,16 +7,9 @@ import pytest
 from seaweedmq.broker.recovery.plan import EtcdCondition
 from seaweedmq.codec.state import keys
 from seaweedmq.errors import InvalidArgument, StaleMetadata, Unavailable
-from seaweedmq.model.description import ALL
+from seaweedmq.model.description import ALL, AwaitedTopic
 from seaweedmq.model.files import FileKind
-from seaweedmq.model.messages.calls import (
-    AlterTopic,
-    AwaitedTopic,
-    AwaitTopics,
-    DescribeTopic,
-    RaiseLowWatermark,
-    SplitSegment,
-)
+from seaweedmq.model.messages.calls import AlterTopic, AwaitTopics, DescribeTopic, RaiseLowWatermark, SplitSegment
 from seaweedmq.model.topic import TopicChange
 from seaweedmq.ports import Compare, Delete, Put
 from tests.broker.recovery.lost_etcd import (

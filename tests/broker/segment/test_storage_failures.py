@@ -8,6 +8,7 @@ import pytest
 
 from seaweedmq.broker.segment import segment_files
 from seaweedmq.errors import StaleMetadata, StorageFailed
+from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import AlterTopic
 from seaweedmq.model.topic import Durability, TopicChange
@@ -300,7 +301,7 @@ async def test_a_write_that_succeeds_after_its_file_was_given_up_is_written_agai
 
 @story
 async def test_many_segments_with_failing_storage_all_recover(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, replace(CONFIG, log_roll_bytes=500))
+    (host,) = await testbed.cluster(1, replace(CONFIG, log_roll_bytes=KIB))
     await testbed.topic(host, segments=8)
     publishers = [await host.publisher(segment=n) for n in range(8)]
     for _ in range(10):

@@ -5,16 +5,8 @@ import asyncio
 import pytest
 
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.description import IDS_MAX, TopicDescription
-from seaweedmq.model.messages.calls import (
-    AWAITED_AT_ONCE_MAX,
-    AwaitedTopic,
-    AwaitTopics,
-    CreateTopic,
-    DeleteTopic,
-    SealSegment,
-    UpdatedTopics,
-)
+from seaweedmq.model.description import IDS_MAX, AwaitedTopic, TopicDescription, UpdatedTopics
+from seaweedmq.model.messages.calls import AWAITED_AT_ONCE_MAX, AwaitTopics, CreateTopic, DeleteTopic, SealSegment
 from seaweedmq.model.topic import TopicName, TopicSpec
 from tests.broker.testbed import NAME, Testbed, story
 

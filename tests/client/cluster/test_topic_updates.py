@@ -9,8 +9,8 @@ import pytest
 
 from seaweedmq.client.cluster.topic_updates import GATHER_S, PATIENCE_S, TOPICS_PER_S, TopicUpdates
 from seaweedmq.errors import Unavailable
-from seaweedmq.model.description import IDS_MAX, TopicDescription
-from seaweedmq.model.messages.calls import AWAITED_AT_ONCE_MAX, AwaitedTopic, AwaitTopics, UpdatedTopics
+from seaweedmq.model.description import IDS_MAX, AwaitedTopic, TopicDescription, UpdatedTopics
+from seaweedmq.model.messages.calls import AWAITED_AT_ONCE_MAX, AwaitTopics
 from seaweedmq.model.topic import TopicName
 from tests.support.segments import make_topic
 
