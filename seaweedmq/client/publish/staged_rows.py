@@ -22,7 +22,7 @@ from seaweedmq.core.replay import Replay
 from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.rpc.messages.frames import pack_frames
-from seaweedmq.storage.staging import StagedFrame
+from seaweedmq.storage.staged_frames import StagedFrame
 
 Picked = npt.NDArray[np.int64]
 """The numbers of selected rows in a frame."""
