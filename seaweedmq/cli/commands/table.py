@@ -20,7 +20,7 @@ from seaweedmq.cli.options import (
 )
 from seaweedmq.cli.output import EXIT_FAILED, Output, note, progress, say, show_done, show_json, show_rows
 from seaweedmq.cli.spark_session import spark_session
-from seaweedmq.codec.imports.csv_tables import separator_of
+from seaweedmq.codec.imports.csv_text import separator_of
 from seaweedmq.core.files.compaction import TARGET_BYTES
 from seaweedmq.errors import InvalidArgument, NotFound
 from seaweedmq.model.topic import TopicName
