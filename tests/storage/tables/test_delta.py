@@ -21,8 +21,9 @@ from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.jobs.rebuilding import rebuild_topic
 from seaweedmq.storage.store import file_io
-from seaweedmq.storage.tables import delta
-from seaweedmq.storage.tables.delta import UID_KEY, DeltaLogs, rebuild_log, reconcile
+from seaweedmq.storage.tables import delta, delta_cache
+from seaweedmq.storage.tables.delta import DeltaLogs, rebuild_log, reconcile
+from seaweedmq.storage.tables.delta_cache import UID_KEY
 from seaweedmq.storage.tables.delta_log import Listing, LogFolder
 from seaweedmq.storage.tables.delta_state import LogState
 from seaweedmq.storage.tables.delta_versions import history, tables_of_version
@@ -41,14 +42,14 @@ def checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def read_anew(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows whenever a log is read from its checkpoint on."""
-    read_state = delta.read_state
+    read_state = delta_cache.read_state
     times: list[int] = []
 
     def counted(folder: LogFolder, listing: Listing) -> LogState:
         times.append(len(times))
         return read_state(folder, listing)
 
-    monkeypatch.setattr(delta, "read_state", counted)
+    monkeypatch.setattr(delta_cache, "read_state", counted)
     return times
 
 
