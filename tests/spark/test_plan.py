@@ -14,10 +14,12 @@ from seaweedmq.core.files.snapshot import SnapshotPiece
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
-from seaweedmq.spark.columns import columns_of
-from seaweedmq.spark.options import parse_options
-from seaweedmq.spark.partitions import plan_partitions, slices
-from seaweedmq.spark.table_scan import RowGroup
+from seaweedmq.spark.filters import narrowed
+from seaweedmq.spark.options import ColumnOptions, parse_options
+from seaweedmq.spark.topic_access import chosen_columns
+from seaweedmq.storage.plan.partitions import plan_partitions, slices
+from seaweedmq.storage.plan.row_groups import RowGroup
+from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import Interval, ReadWindow
 from seaweedmq.storage.snapshot import read_snapshot
 from tests.support.segments import make_topic
@@ -77,13 +79,15 @@ def test_columns_are_named_once() -> None:
 def test_a_column_that_spark_lacks_a_type_for_is_named_and_may_be_left_out(kind: pa.DataType) -> None:
     topic = make_topic(schema_to_bytes(pa.schema([("id", pa.int64()), ("odd", kind)])))
     with pytest.raises(Unsupported, match=r"column 'odd' has type .*, which Spark lacks: leave it out with option"):
-        columns_of(topic)
-    assert [column.name for column in columns_of(topic, ["offset", "id"])] == ["offset", "id"]
+        chosen_columns(topic, ColumnOptions(columns=None, include_headers=True))
+    some = chosen_columns(topic, ColumnOptions(columns=("offset", "id"), include_headers=True))
+    assert [column.name for column in some] == ["offset", "id"]
 
 
 def test_filters_narrow_the_window_and_others_change_nothing() -> None:
     noon = datetime.fromtimestamp(NOON_US // 1_000_000, UTC)
-    window = ReadWindow().narrowed(
+    window = narrowed(
+        ReadWindow(),
         [
             GreaterThan(("offset",), 9),
             LessThanOrEqual(("offset",), 20),
@@ -134,12 +138,12 @@ def test_offsets_decide_without_opening_a_file(tmp_path: Path) -> None:
         orders.table(start, start + 20)
     for file in orders.files():
         (tmp_path / file.path).write_bytes(b"not Parquet at all")
-    snapshot = read_snapshot(tmp_path, orders.name)
+    source = TopicSource(root=tmp_path, snapshot=read_snapshot(tmp_path, orders.name))
     window = parse_options({**REQUIRED, "startingOffsets": "30", "endingOffsets": "41"}).window
-    (partition,) = plan_partitions(tmp_path, snapshot, window)
-    assert [(p.start_offset, p.end_offset) for p in partition.pieces] == [(30, 40), (40, 41)]
+    (partition,) = plan_partitions(source, window)
+    assert [(p.start_offset, p.end_offset) for p in partition] == [(30, 40), (40, 41)]
     with pytest.raises(Corrupt, match="is damaged: its footer"):
-        plan_partitions(tmp_path, snapshot, ReadWindow(timestamps=Interval(NOON_US, None)))
+        plan_partitions(source, ReadWindow(timestamps=Interval(NOON_US, None)))
 
 
 def test_tables_out_of_time_are_left_out_by_their_statistics(tmp_path: Path) -> None:
@@ -147,5 +151,6 @@ def test_tables_out_of_time_are_left_out_by_their_statistics(tmp_path: Path) -> 
     for start in range(0, 100, 20):
         orders.table(start, start + 20)
     window = ReadWindow(timestamps=Interval(NOON_US + 45 * STEP_US, NOON_US + 61 * STEP_US))
-    (partition,) = plan_partitions(tmp_path, read_snapshot(tmp_path, orders.name), window)
-    assert [(p.start_offset, p.end_offset) for p in partition.pieces] == [(40, 60), (60, 80)]
+    source = TopicSource(root=tmp_path, snapshot=read_snapshot(tmp_path, orders.name))
+    (partition,) = plan_partitions(source, window)
+    assert [(p.start_offset, p.end_offset) for p in partition] == [(40, 60), (60, 80)]

@@ -13,11 +13,11 @@ from xxhash import xxh3_64_hexdigest
 
 from seaweedmq.codec.paths import kept_path, table_dir, table_path
 from seaweedmq.model.topic import TopicName
-from seaweedmq.spark.columns import columns_of
-from seaweedmq.spark.partitions import plan_partitions
-from seaweedmq.spark.scan import Scan
+from seaweedmq.storage.plan.partitions import plan_partitions
+from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import ReadWindow
 from seaweedmq.storage.snapshot import read_snapshot
+from tests.support.scans import scan_of
 from tests.support.topic_files import TopicFiles
 
 COLUMNS = ("_segment", "_offset", "_timestamp", "_key", "_value")
@@ -68,10 +68,9 @@ READERS = (by_delta_rs, by_pyarrow, by_polars, by_duckdb)
 def by_seaweedmq(root: Path, name: TopicName) -> pa.Table:
     """Read through the Python source of Spark, without Spark."""
     snapshot = read_snapshot(root, name)
-    columns = columns_of(snapshot.topic, None)
-    scan = Scan(root=root, topic=snapshot.topic, timestamps=ReadWindow().timestamps, columns=columns)
-    parts = plan_partitions(root, snapshot, ReadWindow(), 1)
-    rows = pa.Table.from_batches([batch for part in parts for batch in scan.read(part.pieces)])
+    scan = scan_of(root, snapshot.topic)
+    parts = plan_partitions(TopicSource(root=root, snapshot=snapshot), ReadWindow(), 1)
+    rows = pa.Table.from_batches([batch for part in parts for batch in scan.read(part)])
     return rows.select(["segment", "offset", "timestamp", "key", "value"]).rename_columns(list(COLUMNS))
 
 

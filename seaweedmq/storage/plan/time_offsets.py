@@ -7,23 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from seaweedmq.storage.plan.log_ends import end_in_files
-from seaweedmq.storage.plan.scan_ranges import BrokerOffsets
+from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import EARLIEST, Offsets, ReadWindow
 from seaweedmq.storage.read.time_search import find_offset_by_time
 from seaweedmq.storage.snapshot import TopicSnapshot
 from seaweedmq.storage.store.files import FileSegmentStore
 
 
-def with_times(
-    window: ReadWindow,
-    starting: Offsets | None,
-    ending: Offsets | None,
-    root: Path | None,
-    snapshot: TopicSnapshot,
-    known: BrokerOffsets | None,
-    bootstrap: str | None,
-) -> ReadWindow:
-    """Return the window with offsets in place of the times.
+def with_offsets(window: ReadWindow, source: TopicSource) -> ReadWindow:
+    """Return the window with offsets in place of times.
 
     A time stands for the first record at or after it, or for the end if all records are older. These offsets exist, so
     none of them is a loss of data.
@@ -34,38 +26,32 @@ def with_times(
         StorageFailed: If a file cannot be read.
         Unavailable: If no broker answers.
     """
+    starting, ending = window.starting_times, window.ending_times
     if starting is None and ending is None:
         return window
+    snapshot, known = source.snapshot, source.known
     for segment_id in (*_named(starting), *_named(ending)):
         snapshot.segment(segment_id)
     ends = {} if known is None else dict(known.ends)
-    if known is None and root is not None:
-        ends = {s.id: end_in_files(root, snapshot, s.id) or 0 for s in snapshot.segments}
+    if known is None and source.root is not None:
+        ends = {s.id: end_in_files(source.root, snapshot, s.id) or 0 for s in snapshot.segments}
+    window = replace(window, starting_times=None, ending_times=None)
     if starting is not None:
-        found = _offsets(starting, root, snapshot, ends, bootstrap)
-        window = replace(window, starting=Offsets(default=EARLIEST, by_segment=found))
+        window = replace(window, starting=Offsets(default=EARLIEST, by_segment=_offsets(starting, source, ends)))
     if ending is not None:
-        found = _offsets(ending, root, snapshot, ends, bootstrap)
-        window = replace(window, ending=Offsets(default=None, by_segment=found))
+        window = replace(window, ending=Offsets(default=None, by_segment=_offsets(ending, source, ends)))
     return window
 
 
-def _offsets(
-    times: Offsets, root: Path | None, snapshot: TopicSnapshot, ends: Mapping[int, int], bootstrap: str | None
-) -> dict[int, int | None]:
+def _offsets(times: Offsets, source: TopicSource, ends: Mapping[int, int]) -> dict[int, int | None]:
     wanted: dict[int, int] = {}
     for number, end in ends.items():
         us = times.of(number)
         if us is not None and us != EARLIEST and end > 0:
             wanted[number] = us
-    if bootstrap is not None:
-        # Lazy import: file-only reads need no network.
-        from seaweedmq.spark.live import offsets_at
-
-        return dict(offsets_at(bootstrap, snapshot.topic.name, {n: (us, ends[n]) for n, us in wanted.items()}))
-    if root is None:
-        raise AssertionError("a read has a storage, or brokers")
-    return dict(_search(root, snapshot, wanted, ends))
+    if source.search is not None:
+        return dict(source.search({number: (us, ends[number]) for number, us in wanted.items()}))
+    return dict(_search(source.folder, source.snapshot, wanted, ends))
 
 
 def _named(times: Offsets | None) -> Mapping[int, int | None]:
