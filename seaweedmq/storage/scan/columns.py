@@ -43,9 +43,9 @@ class Column:
     """Name in the result."""
     source: str
     """Name in the files."""
-    nullable: bool
     stored: pa.DataType
     """Arrow type in frames."""
+    nullable: bool
 
 
 def columns_of(
