@@ -7,8 +7,8 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 
-from seaweedmq.storage.tables.delta import DeltaLogs
-from seaweedmq.storage.tables.delta_versions import tables_of_version
+from seaweedmq.storage.tables.delta.updater import DeltaLogs
+from seaweedmq.storage.tables.delta.versions import tables_of_version
 from tests.support.open_tables import by_seaweedmq, commits_of, content, folder_of, merge, unlink_within
 from tests.support.topic_files import TopicFiles
 

@@ -19,7 +19,7 @@ from seaweedmq.errors import AlreadyExists, DataLoss, InvalidArgument, NotFound,
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage import iceberg
 from seaweedmq.storage.iceberg import Exported, export_iceberg
-from seaweedmq.storage.tables.delta import reconcile
+from seaweedmq.storage.tables.delta.updater import reconcile
 from tests.support.open_tables import COLUMNS, by_polars, by_seaweedmq, content, folder_of, merge, unlink_within
 from tests.support.topic_files import TopicFiles
 from tests.support.typed_rows import TypedFiles

@@ -21,12 +21,12 @@ from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.jobs.rebuilding import rebuild_topic
 from seaweedmq.storage.store import file_io
-from seaweedmq.storage.tables import delta, delta_cache
-from seaweedmq.storage.tables.delta import DeltaLogs, rebuild_log, reconcile
-from seaweedmq.storage.tables.delta_cache import UID_KEY
-from seaweedmq.storage.tables.delta_log import Listing, LogFolder
-from seaweedmq.storage.tables.delta_state import LogState
-from seaweedmq.storage.tables.delta_versions import history, tables_of_version
+from seaweedmq.storage.tables.delta import cache, updater
+from seaweedmq.storage.tables.delta.cache import UID_KEY
+from seaweedmq.storage.tables.delta.log_folder import Listing, LogFolder
+from seaweedmq.storage.tables.delta.log_state import LogState
+from seaweedmq.storage.tables.delta.updater import DeltaLogs, rebuild_log, reconcile
+from seaweedmq.storage.tables.delta.versions import history, tables_of_version
 from tests.support.open_tables import actions, commits_of, folder_of, log_of, merge, unlink_within
 from tests.support.topic_files import TopicFiles
 
@@ -36,20 +36,20 @@ OFTEN = 6
 
 @pytest.fixture
 def checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delta, "is_checkpoint_due", lambda commits, *_: commits >= OFTEN)
+    monkeypatch.setattr(updater, "is_checkpoint_due", lambda commits, *_: commits >= OFTEN)
 
 
 @pytest.fixture
 def read_anew(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows whenever a log is read from its checkpoint on."""
-    read_state = delta_cache.read_state
+    read_state = cache.read_state
     times: list[int] = []
 
     def counted(folder: LogFolder, listing: Listing) -> LogState:
         times.append(len(times))
         return read_state(folder, listing)
 
-    monkeypatch.setattr(delta_cache, "read_state", counted)
+    monkeypatch.setattr(cache, "read_state", counted)
     return times
 
 
@@ -321,7 +321,7 @@ def test_who_is_overtaken_between_look_and_commit_decides_anew(
     orders.table(50, 60)
     with pytest.raises(Conflict):
         reconcile(orders.root, orders.topic)
-    assert len({*pauses_s}) == delta.ATTEMPTS - 1, "no two processes retry in lockstep"
+    assert len({*pauses_s}) == updater.ATTEMPTS - 1, "no two processes retry in lockstep"
     assert max(pauses_s) <= 0.2
 
 
@@ -438,7 +438,7 @@ def test_killed_at_any_write_the_next_call_finishes(orders: TopicFiles, monkeypa
     class Killed(BaseException):
         pass
 
-    monkeypatch.setattr(delta, "is_checkpoint_due", lambda commits, *_: commits >= 2)
+    monkeypatch.setattr(updater, "is_checkpoint_due", lambda commits, *_: commits >= 2)
     left = 0
     changing = ("link", "replace", "unlink", "fsync")
     real = {name: getattr(os, name) for name in changing}

@@ -9,9 +9,9 @@ from seaweedmq.codec.tables.delta import Add, Commit
 from seaweedmq.core.files.live_tables import TableSpan
 from seaweedmq.errors import Corrupt, Unsupported
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.storage.tables.delta_log import LogFolder
-from seaweedmq.storage.tables.delta_state import LogState, configured, damaged, read_state
-from seaweedmq.storage.tables.delta_tables import restore_retained_links
+from seaweedmq.storage.tables.delta.entries import restore_retained_links
+from seaweedmq.storage.tables.delta.log_folder import LogFolder
+from seaweedmq.storage.tables.delta.log_state import LogState, configured, damaged, read_state
 
 UID_KEY = "seaweedmq.topic_uid"
 

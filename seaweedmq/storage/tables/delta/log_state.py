@@ -11,7 +11,7 @@ from seaweedmq.codec.tables.delta_checkpoint import Checkpoint
 from seaweedmq.core.files.live_tables import TABLE_GRACE_S
 from seaweedmq.errors import Corrupt, Unsupported
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.tables.delta_log import Listing, LogFolder, Stamp
+from seaweedmq.storage.tables.delta.log_folder import Listing, LogFolder, Stamp
 
 GRACE_KEY = "delta.deletedFileRetentionDuration"
 _SECONDS = re.compile(r"interval ([0-9]{1,15}) seconds", re.ASCII)

@@ -45,10 +45,10 @@ from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.runtime.retrying import backoff
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.faults import storage_failed
-from seaweedmq.storage.tables.delta_cache import LogCache, file_stamp
-from seaweedmq.storage.tables.delta_log import LogFolder
-from seaweedmq.storage.tables.delta_state import grace_s_of, metadata_of_any
-from seaweedmq.storage.tables.delta_tables import TableColumns, enter, holds_plain, log_metadata
+from seaweedmq.storage.tables.delta.cache import LogCache, file_stamp
+from seaweedmq.storage.tables.delta.entries import TableColumns, enter, holds_plain, log_metadata
+from seaweedmq.storage.tables.delta.log_folder import LogFolder
+from seaweedmq.storage.tables.delta.log_state import grace_s_of, metadata_of_any
 
 logger = logging.getLogger(__name__)
 

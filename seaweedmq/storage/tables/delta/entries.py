@@ -23,7 +23,7 @@ from seaweedmq.model.topic import Topic
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.faults import storage_failed
 from seaweedmq.storage.store.retained_tables import retain_table
-from seaweedmq.storage.tables.delta_state import GRACE_KEY
+from seaweedmq.storage.tables.delta.log_state import GRACE_KEY
 from seaweedmq.storage.tables.format import table_schema
 from seaweedmq.storage.tables.opener import open_table
 

@@ -12,8 +12,8 @@ from seaweedmq.errors import Corrupt, InvalidArgument, NotFound, OutOfRange, Uns
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.store.faults import storage_failed
-from seaweedmq.storage.tables.delta_log import Listing, LogFolder
-from seaweedmq.storage.tables.delta_state import damaged, read_state
+from seaweedmq.storage.tables.delta.log_folder import Listing, LogFolder
+from seaweedmq.storage.tables.delta.log_state import damaged, read_state
 
 GONE_SHOWN_MAX = 3
 
