@@ -35,7 +35,7 @@ from seaweedmq.errors import NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.staged import BatchProgress, CompletedBatch, Manifest, StagedFile
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.store.faults import failing, storage_failed
 from seaweedmq.storage.store.file_io import (
     NO_LINKS,
     clock_s,
@@ -277,15 +277,6 @@ class StagedSink:
         """Delete the folder of a sink that will never run again."""
         with failing("clear", self._folder):
             remove_tree(self._folder)
-
-
-@contextlib.contextmanager
-def failing(action: str, path: Path) -> Iterator[None]:
-    """Convert errors of the operating system to StorageFailed."""
-    try:
-        yield
-    except OSError as error:
-        raise storage_failed(action, str(path), error) from error
 
 
 def remove_tree(folder: Path) -> None:

@@ -19,7 +19,10 @@ from seaweedmq.storage.store.topic_folders import TopicFolders
 
 
 class FileSegmentStore(SegmentFiles, TopicFolders):
-    """A ``ports.SegmentStore`` on an existing directory."""
+    """A ``ports.SegmentStore`` on an existing directory.
+
+    Methods raise StorageFailed if the storage fails or lacks the marker of its cluster.
+    """
 
     @property
     def uri(self) -> str:
@@ -27,11 +30,7 @@ class FileSegmentStore(SegmentFiles, TopicFolders):
         return self.root.as_uri()
 
     async def verify_root(self) -> None:
-        """Check that the root has the marker of the bound cluster.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """Check that the root has the marker of the bound cluster."""
         await self._run(self._documents, "verify", self.root, lambda: None, verify_after=False)
 
     async def read_marker(self) -> StorageMarker | None:
@@ -67,29 +66,17 @@ class FileSegmentStore(SegmentFiles, TopicFolders):
         return await self._of_marker("list the topics of", lambda: has_topics(self.root / TOPICS))
 
     async def check(self) -> None:
-        """Check that the storage can be written.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """Check that the storage can be written."""
         await self._run(self._syncs, "write to the storage directory", self.root, self._probe)
 
     async def now_us(self) -> int:
-        """Return the time of the clock that dates files, in microseconds since 1970 UTC.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """Return the time of the clock that dates files, in microseconds since 1970 UTC."""
         return await self._run(
             self._syncs, "read the clock of", self.root, lambda: int(file_io.clock_s(self.root) * US_PER_S)
         )
 
     async def space(self) -> StorageSpace | None:
-        """Return the free and total space of the file system; None if it does not report them.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """Return the free and total space of the file system; None if it does not report them."""
         return await self._run(self._syncs, "measure the space of", self.root, lambda: file_io.space(self.root))
 
     async def create_claim(self, kind: ClaimKind, number: int, content: bytes) -> None:
@@ -108,20 +95,12 @@ class FileSegmentStore(SegmentFiles, TopicFolders):
             raise AlreadyExists(f"{path} exists, number {number} is taken: take another one") from None
 
     async def read_claims(self, kind: ClaimKind) -> Mapping[int, bytes]:
-        """Return the content of each claim, by number.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """Return the content of each claim, by number."""
         folder = self.root / claims_dir(kind)
         return await self._run(self._documents, "read", folder, lambda: claims.read_claims(self.root, kind))
 
     async def delete_claims(self, kind: ClaimKind, numbers: Collection[int]) -> None:
-        """Delete claims; ignore deleted ones.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """Delete claims; ignore deleted ones."""
         folder = self.root / claims_dir(kind)
         if numbers:
             await self._run(self._documents, "delete", folder, lambda: claims.delete_claims(self.root, kind, numbers))
@@ -143,11 +122,7 @@ class FileSegmentStore(SegmentFiles, TopicFolders):
         return FileLogWriter(self.root, relative, fd, 0, writes=self._writes, syncs=self._syncs, guard=self._guard)
 
     async def list_journals(self) -> list[str]:
-        """List the names of the group journals.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """List the names of the group journals."""
         folder = self.root / GROUPS
         names = await self._run(self._documents, "list", folder, lambda: scan_names(folder, ".journal"))
         return sorted(name for name in names if parse_journal_name(name) is not None)
@@ -162,11 +137,7 @@ class FileSegmentStore(SegmentFiles, TopicFolders):
         return await self._read_whole(journal_path(name))
 
     async def delete_journals(self, names: Sequence[str]) -> None:
-        """Delete group journals; ignore deleted ones.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """Delete group journals; ignore deleted ones."""
         paths = [self.root / journal_path(name) for name in names]
 
         def unlink_all() -> None:

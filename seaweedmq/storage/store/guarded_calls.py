@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from seaweedmq.errors import NotFound, StorageFailed
 from seaweedmq.storage.store import file_io
-from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.store.faults import failing, storage_failed
 from seaweedmq.storage.store.file_handles import open_descriptor
 from seaweedmq.storage.store.marker import RootGuard
 
@@ -94,10 +94,8 @@ class GuardedCalls:
         """Run a blocking call that needs no marker."""
 
         def converted() -> T:
-            try:
+            with failing(action, self.root):
                 return call()
-            except OSError as e:
-                raise storage_failed(action, str(self.root), e) from e
 
         return await asyncio.get_running_loop().run_in_executor(self._documents, converted)
 

@@ -30,7 +30,10 @@ FENCE_TEXT = b"This segment was sealed from its files: its primary acknowledges 
 
 
 class SegmentFiles(GuardedCalls):
-    """The files of segments: logs, tables, fences, and records of what retention removed."""
+    """The files of segments: logs, tables, fences, and records of what retention removed.
+
+    Methods raise StorageFailed if the storage fails or lacks the marker of its cluster.
+    """
 
     async def create_log(
         self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
@@ -90,11 +93,7 @@ class SegmentFiles(GuardedCalls):
             raise AlreadyExists(f"log file {final} exists: a writer begins a file at an offset once") from None
 
     async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
-        """List the log and table files of a segment, ordered by base offset.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """List the log and table files of a segment, ordered by base offset."""
         files = await self._run(
             self._reads,
             "list files of",
@@ -104,11 +103,7 @@ class SegmentFiles(GuardedCalls):
         return sorted(files, key=lambda f: (f.base_offset, f.kind, f.writer, f.end_offset or 0))
 
     async def list_topic_files(self, topic: TopicName) -> list[SegmentFile]:
-        """List the log and table files of a topic, ordered by segment, then base offset.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """List the log and table files of a topic, ordered by segment, then base offset."""
         files = await self._run(
             self._reads, "list files of", self.root / topic_dir(topic), lambda: scan_topic(self.root, topic)
         )
@@ -154,11 +149,7 @@ class SegmentFiles(GuardedCalls):
         return await asyncio.get_running_loop().run_in_executor(self._reads, guarded)
 
     async def sync_files(self, files: Sequence[SegmentFile]) -> None:
-        """Flush files and make their names durable; ignore deleted files.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """Flush files and make their names durable; ignore deleted files."""
 
         def sync_all() -> None:
             for file in files:
@@ -171,11 +162,7 @@ class SegmentFiles(GuardedCalls):
             await self._run(self._syncs, "fsync", self.root / files[0].path, sync_all)
 
     async def delete(self, files: Sequence[SegmentFile]) -> None:
-        """Delete files; ignore deleted ones.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """Delete files; ignore deleted ones."""
 
         def unlink_all() -> None:
             for file in files:
@@ -187,11 +174,7 @@ class SegmentFiles(GuardedCalls):
             await self._run(self._syncs, "delete", self.root / files[0].path, unlink_all)
 
     async def record_removed(self, topic: TopicName, uid: int, removed: Mapping[int, int]) -> None:
-        """Record durably the offset below which the records of each segment are removed.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """Record durably the offset below which the records of each segment are removed."""
         await self._run(
             self._syncs,
             "write",
@@ -200,21 +183,13 @@ class SegmentFiles(GuardedCalls):
         )
 
     async def removed(self, topic: TopicName, uid: int) -> Mapping[int, int]:
-        """Return segment -> highest recorded offset below which its records are removed.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """Return segment -> highest recorded offset below which its records are removed."""
         return await self._run(
             self._reads, "list", self.root / removed_dir(topic), lambda: scan_removed(self.root, topic, uid)
         )
 
     async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
-        """Put the fence of a segment durably.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """Put the fence of a segment durably."""
         marker = self.root / fence_path(topic, uid, segment)
 
         def put() -> None:

@@ -18,14 +18,13 @@ from seaweedmq.storage.store.retained_tables import sweep_retained
 
 
 class TopicFolders(GuardedCalls):
-    """The folders of topics."""
+    """The folders of topics.
+
+    Methods raise StorageFailed if the storage fails or lacks the marker of its cluster.
+    """
 
     async def put_documents(self, topic: TopicName, documents: Mapping[str, bytes], *, is_durable: bool = True) -> None:
-        """Replace documents of a topic, each atomically, and durably if ``is_durable``.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """Replace documents of a topic, each atomically, and durably if ``is_durable``."""
 
         def put() -> None:
             directory = self._make_directories(topic_dir(topic))
@@ -44,19 +43,11 @@ class TopicFolders(GuardedCalls):
         await self._run(self._documents, "write the documents of", self.root / topic_dir(topic), put)
 
     async def list_topics(self) -> list[TopicName]:
-        """List the topics that have a non-empty folder, ordered by name.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """List the topics that have a non-empty folder, ordered by name."""
         return await self._run(self._documents, "list the topics of", self.root, lambda: scan_topics(self.root))
 
     async def with_folder(self, topics: Collection[TopicName]) -> frozenset[TopicName]:
-        """Return those of the topics that have a non-empty folder.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """Return those of the topics that have a non-empty folder."""
 
         def found() -> frozenset[TopicName]:
             return frozenset(topic for topic in topics if holds_something(self.root / topic_dir(topic)))
@@ -64,11 +55,7 @@ class TopicFolders(GuardedCalls):
         return await self._run(self._documents, "list topics in", self.root, found)
 
     async def list_documents(self, topic: TopicName) -> list[str]:
-        """List the names of a topic's documents.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """List the names of a topic's documents."""
         folder = self.root / topic_dir(topic)
         return await self._run(self._documents, "list", folder, lambda: scan_names(folder, ".json"))
 
@@ -82,20 +69,12 @@ class TopicFolders(GuardedCalls):
         return await self._read_whole(document_path(topic, name))
 
     async def used_segments(self, topic: TopicName) -> frozenset[int]:
-        """Return the ids of the segments that left any file in the topic's folder.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """Return the ids of the segments that left any file in the topic's folder."""
         folder = self.root / topic_dir(topic)
         return await self._run(self._documents, "list", folder, lambda: claims.used_segments(self.root, topic))
 
     async def deleted_topics(self) -> frozenset[int]:
-        """Return the uids of recently deleted topics.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """Return the uids of recently deleted topics."""
         return await self._run(self._documents, "list", self.root, lambda: claims.deleted_topics(self.root))
 
     async def sweep(self, topic: TopicName, uid: int, *, kept_s: float, now_us: int | None = None) -> None:
@@ -119,11 +98,7 @@ class TopicFolders(GuardedCalls):
             raise missing_document(document) from None
 
     async def delete_topic(self, topic: TopicName, uid: int) -> None:
-        """Record that a topic was deleted, and delete its folder unless it is of a recreated topic.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """Record that a topic was deleted, and delete its folder unless it is of a recreated topic."""
 
         def delete() -> None:
             claims.record_deleted(self.root, uid)
@@ -140,11 +115,7 @@ class TopicFolders(GuardedCalls):
         await self._run(self._syncs, "delete topic folder", self.root / topic_dir(topic), delete)
 
     async def sweep_deleted(self) -> None:
-        """Delete the leftovers of interrupted deletions of topics.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """Delete the leftovers of interrupted deletions of topics."""
 
         def sweep() -> None:
             for parent in (self.root / TOPICS, self.root / "blobs"):

@@ -44,7 +44,7 @@ from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.runtime.retrying import backoff
 from seaweedmq.storage.store import file_io
-from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.store.faults import failing
 from seaweedmq.storage.tables.delta.cache import LogCache, file_stamp
 from seaweedmq.storage.tables.delta.entries import TableColumns, enter, holds_plain, log_metadata
 from seaweedmq.storage.tables.delta.log_folder import LogFolder
@@ -92,7 +92,7 @@ def rebuild_log(root: Path, topic: Topic, *, grace_s: float | None = None) -> in
     """
     folder = root / table_dir(topic.name)
     log = root / delta_log_dir(topic.name)
-    try:
+    with failing("move aside", log):
         if grace_s is None:
             with suppress(FileNotFoundError), LogFolder.opened(log) as opened:
                 grace_s = grace_s_of(metadata_of_any(opened))
@@ -100,8 +100,6 @@ def rebuild_log(root: Path, topic: Topic, *, grace_s: float | None = None) -> in
             log.rename(folder / f"{ASIDE_PREFIX}{time.time_ns():020d}")  # noqa: TID251 - on a real disk
         for old in sorted(folder.glob(f"{ASIDE_PREFIX}*"))[:-ASIDE_MAX]:
             shutil.rmtree(old)
-    except OSError as e:
-        raise storage_failed("move aside", str(log), e) from e
     return reconcile(root, topic, grace_s=grace_s)
 
 
@@ -132,10 +130,8 @@ class DeltaLogs:
             retry=retry_if_exception_type(Conflict),
             reraise=True,
         )
-        try:
+        with failing("write the Delta log of", root / table_dir(topic.name)):
             return attempts(partial(self._attempt, root, topic, grace_s, confirmed_us))
-        except OSError as e:
-            raise storage_failed("write the Delta log of", str(root / table_dir(topic.name)), e) from e
 
     def _attempt(self, root: Path, topic: Topic, grace_s: float | None, confirmed_us: int) -> int | None:
         key = (root, topic.name)
