@@ -18,10 +18,10 @@ from seaweedmq.spark.filters import narrowed
 from seaweedmq.spark.options import ColumnOptions, parse_options
 from seaweedmq.spark.topic_access import chosen_columns
 from seaweedmq.storage.plan.partitions import plan_partitions, slices
-from seaweedmq.storage.plan.row_groups import RowGroup
 from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import Interval, ReadWindow
 from seaweedmq.storage.snapshot import read_snapshot
+from seaweedmq.storage.tables.row_groups import RowGroup
 from tests.support.segments import make_topic
 from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
 

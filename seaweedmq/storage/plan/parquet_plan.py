@@ -15,12 +15,12 @@ from seaweedmq.errors import NotFound
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.storage.plan.log_ends import end_of_logs
 from seaweedmq.storage.plan.read_plan import plan_read
-from seaweedmq.storage.plan.row_groups import row_groups
 from seaweedmq.storage.plan.scan_ranges import BrokerRange, ScanRange
 from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import Interval, ReadWindow
 from seaweedmq.storage.store.file_handles import open_input
 from seaweedmq.storage.tables.opener import open_table
+from seaweedmq.storage.tables.row_groups import row_groups
 
 REPLANS_MAX = 3
 """Maximum number of plans: files may be converted, compacted or removed during planning."""

@@ -16,10 +16,10 @@ from seaweedmq.model.config import KIB, MIB
 from seaweedmq.model.files import FileKind
 from seaweedmq.storage.plan.log_ends import end_of_logs
 from seaweedmq.storage.plan.read_plan import plan_read
-from seaweedmq.storage.plan.row_groups import RowGroup, opened, row_groups
 from seaweedmq.storage.plan.scan_ranges import BrokerRange, ScanRange
 from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import Interval, ReadWindow
+from seaweedmq.storage.tables.row_groups import RowGroup, opened, row_groups
 
 PARTITION_BYTES_MAX = 64 * MIB
 PARTITION_BYTES_MIN = 4 * MIB

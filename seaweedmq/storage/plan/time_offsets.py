@@ -1,17 +1,16 @@
 """Conversion of times to offsets: the start of a time in each segment, as in Kafka's ``offsetsForTimes``."""
 
-import asyncio
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from seaweedmq.model.topic import Topic
 from seaweedmq.storage.plan.log_ends import end_in_files
 from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import EARLIEST, Offsets, ReadWindow
 from seaweedmq.storage.read.time_search import find_offset_by_time
 from seaweedmq.storage.snapshot import TopicSnapshot
-from seaweedmq.storage.store.files import FileSegmentStore
+from seaweedmq.storage.store.files import FileSegmentStore, run_with_store
 
 
 def with_offsets(window: ReadWindow, source: TopicSource) -> ReadWindow:
@@ -44,34 +43,47 @@ def with_offsets(window: ReadWindow, source: TopicSource) -> ReadWindow:
 
 
 def _offsets(times: Offsets, source: TopicSource, ends: Mapping[int, int]) -> dict[int, int | None]:
-    wanted: dict[int, int] = {}
+    wanted: dict[int, tuple[int, int]] = {}
     for number, end in ends.items():
         us = times.of(number)
         if us is not None and us != EARLIEST and end > 0:
-            wanted[number] = us
+            wanted[number] = us, end
     if source.search is not None:
-        return dict(source.search({number: (us, ends[number]) for number, us in wanted.items()}))
-    return dict(_search(source.folder, source.snapshot, wanted, ends))
+        return dict(source.search(wanted))
+    snapshot = source.snapshot
+    bounds = {number: (us, _lowest(snapshot, number), end) for number, (us, end) in wanted.items()}
+    found = find_in_files(source.folder, snapshot.topic, bounds)
+    return {number: found.get(number, end) for number, (_, end) in wanted.items()}
 
 
 def _named(times: Offsets | None) -> Mapping[int, int | None]:
     return {} if times is None else times.by_segment
 
 
-def _search(root: Path, snapshot: TopicSnapshot, times: Mapping[int, int], ends: Mapping[int, int]) -> dict[int, int]:
-    async def search() -> dict[int, int]:
-        store = FileSegmentStore(root)
-        try:
-            found = {}
-            for number, us in times.items():
-                segment = snapshot.segment(number)
-                low = max(segment.start_offset, snapshot.topic.low_watermark(segment.slots))
-                record = await find_offset_by_time(store, snapshot.topic, number, us, ends[number], start_offset=low)
-                found[number] = ends[number] if record is None else record.offset
-            return found
-        finally:
-            await store.close()
+def _lowest(snapshot: TopicSnapshot, number: int) -> int:
+    segment = snapshot.segment(number)
+    return max(segment.start_offset, snapshot.topic.low_watermark(segment.slots))
 
-    # A separate thread: notebooks already run a loop in this one.
-    with ThreadPoolExecutor(1, "seaweedmq-times") as pool:
-        return pool.submit(asyncio.run, search()).result()
+
+def find_in_files(root: Path, topic: Topic, wanted: Mapping[int, tuple[int, int, int]]) -> dict[int, int]:
+    """Return the offset of the first record at or after a time in each segment, if it has one.
+
+    Args:
+        root: Root of the storage.
+        topic: Topic of the segments.
+        wanted: Segment -> (microseconds since 1970 UTC, first offset, end offset).
+
+    Raises:
+        Corrupt: If a file is damaged.
+        StorageFailed: If a file cannot be read.
+    """
+
+    async def search(store: FileSegmentStore) -> dict[int, int]:
+        found = {}
+        for number, (us, start, end) in wanted.items():
+            record = await find_offset_by_time(store, topic, number, us, end, start_offset=start)
+            if record is not None:
+                found[number] = record.offset
+        return found
+
+    return run_with_store(root, search)

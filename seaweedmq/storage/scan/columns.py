@@ -15,7 +15,7 @@ from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import Topic
-from seaweedmq.storage.plan.row_groups import TIMESTAMP
+from seaweedmq.storage.tables.row_groups import TIMESTAMP
 
 KEY = "_key"
 OFFSET = "_offset"

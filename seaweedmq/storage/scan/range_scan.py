@@ -13,7 +13,6 @@ from seaweedmq.core.files.snapshot import SnapshotPiece
 from seaweedmq.errors import NotFound, OutOfRange
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Topic
-from seaweedmq.storage.plan.row_groups import opened
 from seaweedmq.storage.plan.scan_ranges import BrokerRange, ScanRange
 from seaweedmq.storage.plan.window import Interval
 from seaweedmq.storage.scan.batches import BatchBuilder, Scanned, in_batches
@@ -21,6 +20,7 @@ from seaweedmq.storage.scan.columns import Column
 from seaweedmq.storage.scan.log_scan import LogScan
 from seaweedmq.storage.scan.table_scan import scan_table
 from seaweedmq.storage.snapshot import read_snapshot
+from seaweedmq.storage.tables.row_groups import opened
 
 log = logging.getLogger(__name__)
 

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seaweedmq.model.files import SegmentFile
-from seaweedmq.storage.plan.row_groups import RowGroup, row_groups
 from seaweedmq.storage.plan.window import Interval
 from seaweedmq.storage.scan.batches import BATCH_BYTES, BATCH_RECORDS_MAX, BatchBuilder, Scanned, in_interval
 from seaweedmq.storage.scan.columns import TIMESTAMP
 from seaweedmq.storage.tables.opener import table_error
+from seaweedmq.storage.tables.row_groups import RowGroup, row_groups
 
 
 def scan_table(

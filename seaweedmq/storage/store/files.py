@@ -1,7 +1,10 @@
 """Segment store on a mounted directory: a local disk, NFS, or a cluster file system."""
 
-from collections.abc import Collection, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from seaweedmq.codec.paths import GROUPS, TOPICS, claim_path, claims_dir, journal_path, parse_journal_name
@@ -16,6 +19,8 @@ from seaweedmq.storage.store.directory import has_topics, scan_names
 from seaweedmq.storage.store.file_handles import FileLogWriter
 from seaweedmq.storage.store.segment_files import SegmentFiles
 from seaweedmq.storage.store.topic_folders import TopicFolders
+
+R = TypeVar("R")
 
 
 class FileSegmentStore(SegmentFiles, TopicFolders):
@@ -172,3 +177,17 @@ def open_store(uri: str) -> FileSegmentStore:
             f"storage {uri!r} is not supported: give the path of a mounted directory, or file:///its/absolute/path"
         )
     return FileSegmentStore(unquote(parts.path))
+
+
+def run_with_store(root: Path, use: Callable[[FileSegmentStore], Coroutine[None, None, R]]) -> R:
+    """Return the result of a coroutine on the store of a root, run in a thread: notebooks already run a loop."""
+
+    async def opened() -> R:
+        store = FileSegmentStore(root)
+        try:
+            return await use(store)
+        finally:
+            await store.close()
+
+    with ThreadPoolExecutor(1, "seaweedmq-store") as pool:
+        return pool.submit(asyncio.run, opened()).result()
