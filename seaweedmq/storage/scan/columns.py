@@ -15,12 +15,12 @@ from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import Topic
-from seaweedmq.storage.tables.row_groups import TIMESTAMP
 
 KEY = "_key"
 OFFSET = "_offset"
 PARTITION = "_partition"
 SEGMENT = "_segment"
+TIMESTAMP = "_timestamp"
 TOPIC = "_topic"
 _LEADING = (
     ("topic", TOPIC, pa.string(), False),

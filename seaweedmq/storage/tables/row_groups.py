@@ -12,8 +12,7 @@ from seaweedmq.model.topic import Topic
 from seaweedmq.storage.store.file_handles import open_input
 from seaweedmq.storage.tables.opener import open_table
 
-TIMESTAMP = "_timestamp"
-"""Name in the files of the column with the time of a record."""
+_TIMESTAMP = "_timestamp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ def opened(root: Path, file: SegmentFile, topic: Topic) -> Iterator[pq.ParquetFi
 
 def row_groups(file: SegmentFile, table: pq.ParquetFile) -> list[RowGroup]:
     """Return the row groups with offsets, which follow from their row counts: offsets are contiguous in a table."""
-    leaf = next(i for i in range(len(table.schema)) if table.schema.column(i).path == TIMESTAMP)
+    leaf = next(i for i in range(len(table.schema)) if table.schema.column(i).path == _TIMESTAMP)
     groups = []
     base = file.base_offset
     for index in range(table.metadata.num_row_groups):
