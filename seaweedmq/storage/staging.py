@@ -37,8 +37,8 @@ from seaweedmq.model.staged import BatchProgress, CompletedBatch, Manifest, Stag
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.store.faults import failing, storage_failed
 from seaweedmq.storage.store.file_io import (
-    NO_LINKS,
     clock_s,
+    create_whole,
     publish,
     sync_directories,
     sync_file,
@@ -146,20 +146,11 @@ class StagedBatch:
 
     def put_manifest(self, manifest: Manifest) -> Manifest:
         """Write the manifest durably unless the batch has one; return the batch's manifest."""
-        with self._failing("write the manifest of"), temporary_file(self.folder) as aside:
-            aside.write_bytes(manifest_to_bytes(manifest))
-            with aside.open("rb") as written:
-                sync_file(written.fileno())
-            final = self.folder / MANIFEST
+        with self._failing("write the manifest of"):
             try:
-                os.link(aside, final)
+                create_whole(self._root, self.folder / MANIFEST, manifest_to_bytes(manifest))
             except FileExistsError:
-                pass
-            except OSError as error:
-                if error.errno not in NO_LINKS:
-                    raise
-                _write_new(final, manifest_to_bytes(manifest))
-            sync_directories(self._root, self.folder)
+                sync_directories(self._root, self.folder)
         stored = self.manifest()
         assert stored is not None, "the manifest exists: it was just written"
         return stored
@@ -296,18 +287,3 @@ def _missing(root: Path, topic: TopicName) -> SeaweedMQError:
             f"storage {root} holds no topics, so it is not mounted or is another folder: mount it, then retry"
         )
     return NotFound(f"topic {topic} is no longer in the storage: it was deleted")
-
-
-def _write_new(path: Path, data: bytes) -> None:
-    """Create a file on a file system without hard links; keep a file that exists."""
-    with contextlib.suppress(FileExistsError):
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        try:
-            try:
-                write_all(fd, [data])
-                sync_file(fd)
-            except BaseException:
-                path.unlink(missing_ok=True)  # an incomplete document would be used
-                raise
-        finally:
-            os.close(fd)
