@@ -43,7 +43,7 @@ class TopicSource:
         return self.root
 
     def relisted(self) -> "TopicSource":
-        """Return the source with the files as they are now, whose removal low watermarks may explain."""
+        """Return the source with the files as they are now, and the low watermarks, which may explain removed ones."""
         again = read_snapshot(self.folder, self.snapshot.topic.name)
         topic = replace(self.snapshot.topic, low_watermarks=again.topic.low_watermarks)
         return replace(self, snapshot=replace(self.snapshot, topic=topic, files=again.files, removed=again.removed))
