@@ -21,9 +21,6 @@ from seaweedmq.model.messages.groups import GroupDescription, GroupTopic, Segmen
 from seaweedmq.model.messages.publish import PublishFrames
 from seaweedmq.model.messages.subscribe import EARLIEST
 from seaweedmq.model.topic import TopicName
-from seaweedmq.spark.columns import columns_of
-from seaweedmq.spark.scan import Scan
-from seaweedmq.storage.plan.window import Interval
 from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.read.time_search import find_offset_by_time
 from seaweedmq.storage.store.files import FileSegmentStore
@@ -32,6 +29,7 @@ from tests.broker.testbed import NAME as BED_TOPIC
 from tests.broker.testbed import Testbed, frame, story, values
 from tests.client.conftest import NOW_US, QUICK, environment
 from tests.client.fake_broker import FakeCluster
+from tests.support.scans import scan_of
 from tests.support.segments import (
     NAME,
     T0,
@@ -125,7 +123,7 @@ async def test_files_of_it_are_read_searched_and_converted(store: FileSegmentSto
     assert await read(store, 0, 20) == expected(0, 20)
     assert await find_offset_by_time(store, make_topic(), 0, T0 + 7_000_000, 20) == (7, T0 + 7_000_000)
     topic = make_topic()
-    scan = Scan(root=store.root, topic=topic, timestamps=Interval(), columns=columns_of(topic, ["offset", "value"]))
+    scan = scan_of(store.root, topic, ["offset", "value"])
     pieces = plan_snapshot(topic, make_segment(20), await store.list_files(NAME, 0))
     rows = [row for batch in scan.read(pieces) for row in batch.to_pylist()]
     assert [(row["offset"], row["value"]) for row in rows] == expected(0, 20)

@@ -20,17 +20,17 @@ from seaweedmq.model.messages.groups import GroupDescription, GroupTopic, Segmen
 from seaweedmq.model.messages.publish import PublishFrames
 from seaweedmq.model.messages.subscribe import EARLIEST
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.spark.columns import columns_of
-from seaweedmq.spark.scan import Scan
 from seaweedmq.storage.plan.window import Interval
 from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.read.time_search import find_offset_by_time
+from seaweedmq.storage.scan.columns import columns_of
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.files import convert_files
 from tests.broker.testbed import Testbed, story
 from tests.client.conftest import NOW_US, QUICK, environment
 from tests.client.fake_broker import FakeCluster
 from tests.support.kafka_batches import GZIP, LZ4, NONE, SNAPPY, ZSTD, Record, batch_of, frame_bytes
+from tests.support.scans import scan_of
 from tests.support.segments import (
     NAME,
     T0,
@@ -91,7 +91,7 @@ async def read(store: FileSegmentStore, start: int, end: int) -> list[tuple[int,
 
 async def scanned(store: FileSegmentStore, topic: Topic, end: int, timestamps: Interval | None = None) -> pa.Table:
     """Scan with Spark's reader, without Spark."""
-    scan = Scan(root=store.root, topic=topic, timestamps=timestamps or Interval(), columns=columns_of(topic))
+    scan = scan_of(store.root, topic, timestamps=timestamps)
     pieces = plan_snapshot(topic, make_segment(end), await store.list_files(NAME, 0))
     return pa.Table.from_batches(list(scan.read(pieces)))
 

@@ -21,7 +21,7 @@ from seaweedmq.codec.paths import table_path
 from seaweedmq.codec.payload.batch import decode_frame, encode_frame, payload_schema
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 from seaweedmq.storage.store import file_io
-from seaweedmq.storage.tables.delta import DeltaLogs
+from seaweedmq.storage.tables.delta.updater import DeltaLogs
 from seaweedmq.storage.tables.format import TableWriter
 
 TABLES, TABLES_QUICK = 10_000, 1_000

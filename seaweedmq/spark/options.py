@@ -14,7 +14,7 @@ from typing import Final
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.plan.positions import backwards, check_order, parse_offsets, parse_times, parse_timestamp
-from seaweedmq.storage.plan.window import EARLIEST, Interval, Offsets, ReadWindow
+from seaweedmq.storage.plan.window import EARLIEST, Interval, ReadWindow
 
 
 class SparkApi(StrEnum):
@@ -118,9 +118,6 @@ class SparkOptions:
     place: TopicLocation
     window: ReadWindow
     shown: ColumnOptions
-    starting_times: Offsets | None
-    """Times in microseconds that stand for the starting offsets; None if the window has offsets."""
-    ending_times: Offsets | None
     min_partitions: int | None
     records_max: int | None
     """Maximum number of records per partition."""
@@ -228,12 +225,12 @@ def parse_options(given: Mapping[str, str]) -> SparkOptions:
         window=ReadWindow(
             starting=starting,
             ending=ending,
+            starting_times=starting_times,
+            ending_times=ending_times,
             timestamps=timestamps,
             ranges=_ranges(named.get(RANGES)),
         ),
         shown=parse_shown(named),
-        starting_times=starting_times,
-        ending_times=ending_times,
         min_partitions=parse_count(named, "minPartitions"),
         records_max=parse_count(named, "maxRecordsPerPartition"),
         fail_on_data_loss=parse_bool(named, "failOnDataLoss", default=True),

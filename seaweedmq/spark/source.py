@@ -4,8 +4,7 @@ Spark pickles these classes by reference: drivers and executors need ``seaweedmq
 """
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,24 +13,18 @@ from pyspark.sql.types import StructType
 
 from seaweedmq.errors import InvalidArgument, Unsupported
 from seaweedmq.model.topic import Topic
-from seaweedmq.spark.columns import KEY, OFFSET, PARTITION, SEGMENT, TIMESTAMP, Column, columns_of, spark_schema
-from seaweedmq.spark.options import (
-    ColumnOptions,
-    SparkOptions,
-    TopicLocation,
-    check_names,
-    parse_options,
-    parse_place,
-    parse_shown,
-)
-from seaweedmq.spark.partitions import Partition, Sharing, plan_partitions
-from seaweedmq.spark.scan import Scan
+from seaweedmq.spark.column_types import arrow_schema, spark_schema
+from seaweedmq.spark.filters import narrowed
+from seaweedmq.spark.options import SparkOptions, check_names, parse_options, parse_place, parse_shown
 from seaweedmq.spark.streams.stream_options import parse_stream_options
-from seaweedmq.spark.times import with_times
-from seaweedmq.storage.plan.named_offsets import reject_beyond_end
-from seaweedmq.storage.plan.scan_ranges import BrokerOffsets
+from seaweedmq.spark.topic_access import broker_reader, chosen_columns, find
+from seaweedmq.storage.plan.partitions import Sharing, plan_partitions
+from seaweedmq.storage.plan.scan_ranges import ScanRange
+from seaweedmq.storage.plan.topic_source import BrokerOffsets, TopicSource
 from seaweedmq.storage.plan.window import ReadWindow
-from seaweedmq.storage.snapshot import TopicSnapshot, read_snapshot, read_topic
+from seaweedmq.storage.scan.columns import KEY, OFFSET, PARTITION, SEGMENT, TIMESTAMP, Column
+from seaweedmq.storage.scan.range_scan import RangeScan
+from seaweedmq.storage.snapshot import read_topic
 from seaweedmq.storage.store.files import open_store
 
 if TYPE_CHECKING:
@@ -40,16 +33,6 @@ if TYPE_CHECKING:
 
 FORMAT = "seaweedmq"
 _PUSHED = {OFFSET: "offset", TIMESTAMP: "timestamp", SEGMENT: "segment", PARTITION: "partition", KEY: "key"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSource:
-    """A topic as it is at one moment."""
-
-    root: Path | None
-    snapshot: TopicSnapshot
-    known: BrokerOffsets | None
-    """Offsets that brokers report; None if none were queried."""
 
 
 class SeaweedMQSource(DataSource):  # type: ignore[misc]  # pyspark is not typed here
@@ -109,6 +92,14 @@ class SeaweedMQSource(DataSource):  # type: ignore[misc]  # pyspark is not typed
         return SeaweedMQStreamReader(root, options, topic, columns)
 
 
+class Partition(InputPartition):  # type: ignore[misc]
+    """The scan ranges that one task reads, in order."""
+
+    def __init__(self, ranges: tuple[ScanRange, ...]) -> None:
+        super().__init__(None)
+        self.ranges = ranges
+
+
 class SeaweedMQReader(DataSourceReader):  # type: ignore[misc]
     """The reader that plans in the driver and reads on executors. Filters only prune: Spark applies them again."""
 
@@ -128,35 +119,34 @@ class SeaweedMQReader(DataSourceReader):  # type: ignore[misc]
         names = {
             c.name: _PUSHED[c.source] for c in self._columns if c.source in _PUSHED and (has_ring or c.source != KEY)
         }
-        self._window = self._window.narrowed(filters, names)
+        self._window = narrowed(self._window, filters, names)
         return filters
 
     def partitions(self) -> list[InputPartition]:
         """Plan the read; an empty read has one empty partition."""
-        found, options = self._found, self._options
-        partitions = plan_partitions(
-            found.root,
-            found.snapshot,
-            window_of(found, options, self._window),
-            known=found.known,
+        options = self._options
+        parts = plan_partitions(
+            self._found,
+            self._window,
             sharing=Sharing(partitions_min=options.min_partitions, records_max=options.records_max),
             fail_on_data_loss=options.fail_on_data_loss,
         )
-        return list(partitions) or [Partition(())]
+        return [Partition(part) for part in parts or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a partition, on an executor."""
         if not isinstance(partition, Partition):
             raise AssertionError(f"Spark returned {partition!r}, which is not a Partition")
-        scan = Scan(
+        scan = RangeScan(
             root=self._found.root,
             topic=self._found.snapshot.topic,
             timestamps=self._window.timestamps,
             columns=self._columns,
-            bootstrap=self._options.place.bootstrap,
+            schema=arrow_schema(self._columns),
+            brokers=broker_reader(self._options.place, fail_on_data_loss=self._options.fail_on_data_loss),
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
-        return scan.read(partition.pieces)
+        return scan.read(partition.ranges)
 
     def __getstate__(self) -> dict[str, object]:
         """Drop the list of all segments and files: it would go to every task, whose partition names its own files."""
@@ -180,77 +170,9 @@ class _Pushing:
         return self._take(filters)
 
 
-def find(place: TopicLocation, *, ends: bool) -> TopicSource:
-    """List the files of a topic, and query the brokers if there are some.
-
-    With ``ends``, brokers also report the end offsets of segments.
-
-    Raises:
-        InvalidArgument: If the storage does not exist, or is not the brokers' storage.
-        NotFound: If no such topic exists.
-        Unavailable: If no broker answers.
-    """
-    root = None if place.storage is None else open_store(place.storage).root
-    if place.bootstrap is None:
-        if root is None:
-            raise AssertionError("a read has a storage, or brokers")
-        return TopicSource(root=root, snapshot=read_snapshot(root, place.topic), known=None)
-    # Lazy import: file-only reads need no network.
-    from seaweedmq.spark import live
-
-    known = None
-    if ends:
-        told = live.ask(place.bootstrap, place.topic)
-        description, known = told.description, BrokerOffsets(begins=told.begins, ends=told.ends, is_all=root is None)
-    else:
-        description = live.describe(place.bootstrap, place.topic)
-    # List files after the brokers reported their end offsets: what is in neither did not exist then.
-    listed = None if root is None else read_snapshot(root, place.topic, [s.id for s in description.segments])
-    if listed is not None and listed.topic.uid != description.topic.uid:
-        raise InvalidArgument(
-            f"topic {place.topic} in storage {root} is not the topic of the brokers at {place.bootstrap}: give "
-            "the storage that they use"
-        )
-    files = () if listed is None else listed.files
-    removed = {} if listed is None else listed.removed
-    return TopicSource(
-        root=root,
-        snapshot=TopicSnapshot(topic=description.topic, segments=description.segments, files=files, removed=removed),
-        known=known,
-    )
-
-
-def chosen_columns(topic: Topic, shown: ColumnOptions) -> tuple[Column, ...]:
-    """Return the columns of the result; raises InvalidArgument and Unsupported, as ``columns.columns_of``."""
-    return columns_of(topic, shown.columns, include_headers=shown.include_headers)
-
-
 def _check_schema(topic: Topic, schema: StructType, columns: tuple[Column, ...]) -> None:
     if schema != spark_schema(columns):
         raise InvalidArgument(
             f"the requested schema is not that of topic {topic.name}: leave out .schema(...), use the option "
             "'columns' to choose; if the topic was recreated meanwhile, load() again"
         )
-
-
-def window_of(found: TopicSource, options: SparkOptions, window: ReadWindow) -> ReadWindow:
-    """Return the window with offsets in place of times.
-
-    Raises:
-        OutOfRange: If an offset is named beyond the end of its segment, which is a loss of data.
-        InvalidArgument: If offsets are given for a segment that does not exist.
-        Corrupt: If a file is damaged.
-        StorageFailed: If a file cannot be read.
-        Unavailable: If no broker answers.
-    """
-    if options.fail_on_data_loss:
-        reject_beyond_end(window, found.root, found.snapshot, found.known)
-    return with_times(
-        window,
-        options.starting_times,
-        options.ending_times,
-        found.root,
-        found.snapshot,
-        found.known,
-        options.place.bootstrap,
-    )

@@ -24,10 +24,10 @@ from seaweedmq.core.files.holes import loss_text
 from seaweedmq.errors import AlreadyExists, InvalidArgument, Unavailable, Unsupported
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.snapshot import TopicSnapshot, read_snapshot
-from seaweedmq.storage.tables.delta import reconcile
-from seaweedmq.storage.tables.delta_log import LogFolder
-from seaweedmq.storage.tables.delta_state import LogState, read_state
-from seaweedmq.storage.tables.delta_tables import holds_plain, topic_columns
+from seaweedmq.storage.tables.delta.entries import holds_plain, topic_columns
+from seaweedmq.storage.tables.delta.log_folder import LogFolder
+from seaweedmq.storage.tables.delta.log_state import LogState, read_state
+from seaweedmq.storage.tables.delta.updater import reconcile
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

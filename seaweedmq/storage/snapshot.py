@@ -16,7 +16,7 @@ from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.store.directory import scan_logs, scan_tables
-from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.store.faults import failing, storage_failed
 from seaweedmq.storage.store.removed import scan_removed
 
 _NAMES_SHOWN_MAX = 20
@@ -98,11 +98,9 @@ def list_files(root: Path, name: TopicName, segments: Iterable[int]) -> tuple[Se
         StorageFailed: If the directory cannot be read.
     """
     wanted = sorted(set(segments))
-    try:
+    with failing("list files of", root / topic_dir(name)):
         logs = [f for segment in wanted for f in scan_logs(root, name, segment)]
         return (*logs, *scan_tables(root, name, wanted))
-    except OSError as e:
-        raise storage_failed("list files of", str(root / topic_dir(name)), e) from e
 
 
 def list_removed(root: Path, topic: Topic) -> Mapping[int, int]:
@@ -111,10 +109,8 @@ def list_removed(root: Path, topic: Topic) -> Mapping[int, int]:
     Raises:
         StorageFailed: If the directory cannot be read.
     """
-    try:
+    with failing("list files of", root / topic_dir(topic.name)):
         return scan_removed(root, topic.name, topic.uid)
-    except OSError as e:
-        raise storage_failed("list files of", str(root / topic_dir(topic.name)), e) from e
 
 
 def list_topics(root: Path) -> list[TopicName]:
@@ -124,14 +120,12 @@ def list_topics(root: Path) -> list[TopicName]:
         StorageFailed: If the directory cannot be read.
     """
     found = []
-    try:
+    with failing("list topics in", root):
         for path in (root / TOPICS).glob(f"*/*/{TOPIC_DOCUMENT}"):
             try:
                 found.append(TopicName(path.parts[-3], path.parts[-2]))
             except InvalidArgument:
                 continue  # a folder that is being deleted, or foreign
-    except OSError as e:
-        raise storage_failed("list topics in", str(root), e) from e
     return sorted(found)
 
 

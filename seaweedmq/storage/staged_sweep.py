@@ -14,8 +14,8 @@ from pathlib import Path
 from seaweedmq.codec.paths import sink_dir, sink_marks_dir, sink_of_mark, staged_dir, topic_dir
 from seaweedmq.core.clock_doubt import CLOCK_DOUBT_S
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.staging import DONE, MANIFEST, ONCE, failing, remove_tree
-from seaweedmq.storage.store.faults import NO_SPACE
+from seaweedmq.storage.staging import DONE, MANIFEST, ONCE, remove_tree
+from seaweedmq.storage.store.faults import NO_SPACE, failing
 from seaweedmq.storage.store.file_io import TEMPORARY_PREFIX, clock_s, remove_stale_temporaries
 
 SWEPT_AGE_S = 86_400.0

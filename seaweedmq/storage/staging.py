@@ -9,17 +9,9 @@ recreated.
 import contextlib
 import os
 import shutil
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-from xxhash import xxh3_64_intdigest
-
-from seaweedmq.codec.frame import HEADER_BYTES, FrameHeader, decode_header
 from seaweedmq.codec.paths import (
     TOPIC_DOCUMENT,
     TOPICS,
@@ -39,16 +31,15 @@ from seaweedmq.codec.staged import (
     progress_to_bytes,
 )
 from seaweedmq.codec.state.documents import topic_from_document
-from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError, StorageFailed
+from seaweedmq.errors import NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.staged import BatchProgress, CompletedBatch, Manifest, StagedFile
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.store.faults import failing, storage_failed
 from seaweedmq.storage.store.file_io import (
-    NO_LINKS,
     clock_s,
+    create_whole,
     publish,
-    read_at,
     sync_directories,
     sync_file,
     temporary_file,
@@ -64,8 +55,6 @@ CLOCK_SLACK_NS = 1_000_000_000
 ONCE = "w-"
 """Prefix of the ids of sinks that write once: no process completes their batches later."""
 REMOVALS_MAX = 10
-OPEN_FILES_MAX = 64
-"""Limit of open staged files per batch: its segments read them concurrently."""
 
 
 def topic_in_storage(root: Path, name: TopicName) -> Topic:
@@ -85,16 +74,6 @@ def topic_in_storage(root: Path, name: TopicName) -> Topic:
         ) from None
     except OSError as error:
         raise storage_failed("read", str(path), error) from error
-
-
-class StagedFrame(NamedTuple):
-    """A frame's position in the files of a batch."""
-
-    file: int
-    """Number of the file in the manifest."""
-    position: int
-    """Position of the frame's header in the file, in bytes."""
-    header: FrameHeader
 
 
 class StagingFile:
@@ -167,20 +146,11 @@ class StagedBatch:
 
     def put_manifest(self, manifest: Manifest) -> Manifest:
         """Write the manifest durably unless the batch has one; return the batch's manifest."""
-        with self._failing("write the manifest of"), temporary_file(self.folder) as aside:
-            aside.write_bytes(manifest_to_bytes(manifest))
-            with aside.open("rb") as written:
-                sync_file(written.fileno())
-            final = self.folder / MANIFEST
+        with self._failing("write the manifest of"):
             try:
-                os.link(aside, final)
+                create_whole(self._root, self.folder / MANIFEST, manifest_to_bytes(manifest))
             except FileExistsError:
-                pass
-            except OSError as error:
-                if error.errno not in NO_LINKS:
-                    raise
-                _write_new(final, manifest_to_bytes(manifest))
-            sync_directories(self._root, self.folder)
+                sync_directories(self._root, self.folder)
         stored = self.manifest()
         assert stored is not None, "the manifest exists: it was just written"
         return stored
@@ -300,105 +270,6 @@ class StagedSink:
             remove_tree(self._folder)
 
 
-class _Index(NamedTuple):
-    """An index of the frames of a batch in order, one row per frame."""
-
-    files: npt.NDArray[np.int64]
-    positions: npt.NDArray[np.int64]
-    slot_mins: npt.NDArray[np.int64]
-    slot_maxs: npt.NDArray[np.int64]
-
-
-class StagedFrames:
-    """The frames of a manifest, in order, for one thread at a time.
-
-    Every segment requests its frames more than once, so all headers are read once and 32 bytes per frame stay in
-    memory.
-    """
-
-    def __init__(self, folder: Path, files: Sequence[StagedFile]) -> None:
-        self._folder = folder
-        self._files = files
-        self._open: OrderedDict[int, int] = OrderedDict()
-        """Number of a file -> its descriptor, ordered by last use."""
-
-    def headers(self, lo: int = 0, hi: int = 1 << 16) -> Iterator[StagedFrame]:
-        """Yield every frame whose slots overlap ``[lo, hi)``, without reading payloads.
-
-        Raises:
-            Corrupt: If a file is missing, or differs from the manifest.
-            StorageFailed: If a file cannot be read.
-        """
-        index = self._index
-        for row in np.flatnonzero((index.slot_mins < hi) & (index.slot_maxs >= lo)):
-            number, position = int(index.files[row]), int(index.positions[row])
-            yield StagedFrame(number, position, self._header(number, position))
-
-    def payload(self, frame: StagedFrame) -> bytes:
-        """Return the verified payload of a frame; the errors are those of :meth:`headers`."""
-        header = frame.header
-        data = self._read(frame.file, frame.position + HEADER_BYTES, header.payload_length)
-        if len(data) != header.payload_length:
-            raise Corrupt(f"{self._folder / self._files[frame.file].name} ends in the middle of a frame")
-        # Verified here: a divided frame gets its own checksum, by which brokers would accept damaged data.
-        if xxh3_64_intdigest(data) != header.payload_checksum:
-            raise Corrupt(
-                f"{self._folder / self._files[frame.file].name} is damaged after byte {frame.position}: restore it, "
-                "or remove the folder and restart the query from the end of the topic"
-            )
-        return data
-
-    def close(self) -> None:
-        """Close all files; a second call has no effect."""
-        while self._open:
-            os.close(self._open.popitem()[1])
-
-    @cached_property
-    def _index(self) -> _Index:
-        rows: list[tuple[int, int, int, int]] = []
-        for number, file in enumerate(self._files):
-            position = 0
-            while position < file.size_bytes:
-                header = self._header(number, position)
-                rows.append((number, position, header.slot_min, header.slot_max))
-                position += header.frame_bytes
-            if position != file.size_bytes:
-                raise Corrupt(f"{self._folder / file.name} has frames up to byte {position} of {file.size_bytes}")
-        return _Index(*np.array(rows, np.int64).reshape(len(rows), 4).T)
-
-    def _header(self, number: int, position: int) -> FrameHeader:
-        try:
-            return decode_header(self._read(number, position, HEADER_BYTES))
-        except Corrupt as error:
-            raise Corrupt(f"{self._folder / self._files[number].name} at byte {position}: {error}") from error
-
-    def _read(self, number: int, position: int, length: int) -> bytes:
-        path = self._folder / self._files[number].name
-        try:
-            if number not in self._open:
-                if len(self._open) >= OPEN_FILES_MAX:
-                    os.close(self._open.popitem(last=False)[1])
-                self._open[number] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            self._open.move_to_end(number)
-            return read_at(self._open[number], position, length)
-        except FileNotFoundError:
-            raise Corrupt(
-                f"{path} of the manifest is missing: restore it, or remove the folder and restart the query from the "
-                "end of the topic"
-            ) from None
-        except OSError as error:
-            raise storage_failed("read", str(path), error) from error
-
-
-@contextlib.contextmanager
-def failing(action: str, path: Path) -> Iterator[None]:
-    """Convert errors of the operating system to StorageFailed."""
-    try:
-        yield
-    except OSError as error:
-        raise storage_failed(action, str(path), error) from error
-
-
 def remove_tree(folder: Path) -> None:
     """Delete a folder, even while other processes delete it or add their last files."""
     for _ in range(REMOVALS_MAX):
@@ -416,18 +287,3 @@ def _missing(root: Path, topic: TopicName) -> SeaweedMQError:
             f"storage {root} holds no topics, so it is not mounted or is another folder: mount it, then retry"
         )
     return NotFound(f"topic {topic} is no longer in the storage: it was deleted")
-
-
-def _write_new(path: Path, data: bytes) -> None:
-    """Create a file on a file system without hard links; keep a file that exists."""
-    with contextlib.suppress(FileExistsError):
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        try:
-            try:
-                write_all(fd, [data])
-                sync_file(fd)
-            except BaseException:
-                path.unlink(missing_ok=True)  # an incomplete document would be used
-                raise
-        finally:
-            os.close(fd)

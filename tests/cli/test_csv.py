@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 
 from seaweedmq.cli.records.reading import InputFormat, check, tables
 from seaweedmq.cli.records.source import Source, open_source
-from seaweedmq.codec.imports import csv_rows, csv_tables
+from seaweedmq.codec.imports import csv_rows
 from seaweedmq.codec.imports.csv_rows import RowCutter
 from seaweedmq.codec.imports.csv_tables import verify
+from seaweedmq.codec.imports.csv_text import separator_of
 from seaweedmq.errors import InvalidArgument
 
 pytestmark = pytest.mark.examples
@@ -253,10 +254,10 @@ def test_marks_separators_and_line_ends_of_other_systems(tmp_path: Path) -> None
         }
         with pytest.raises(InvalidArgument, match="line 3, column 'id'"):
             published(tmp_path / "t", "id\n1\nx\n".replace("\n", end), pa.schema([("id", pa.int8())]))
-    assert [csv_tables.separator_of(text) for text in (";", "\\t", "tab", "\t")] == [";", "\t", "\t", "\t"]
+    assert [separator_of(text) for text in (";", "\\t", "tab", "\t")] == [";", "\t", "\t", "\t"]
     for text in ("", ";;", "ü", '"', "\n"):
         with pytest.raises(InvalidArgument, match="is not one ASCII character"):
-            csv_tables.separator_of(text)
+            separator_of(text)
 
 
 # --- files of other programs ----------------------------------------------------------------------------------------

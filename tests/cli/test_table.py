@@ -13,7 +13,7 @@ import pytest
 
 from seaweedmq.codec.paths import table_dir
 from seaweedmq.model.files import FileKind
-from seaweedmq.storage.tables.delta import reconcile
+from seaweedmq.storage.tables.delta.updater import reconcile
 from tests.cli.test_usage import Here
 from tests.cli.test_usage import here as here
 from tests.support.commands import COMMAND, SeveralRun, run, several

@@ -25,7 +25,6 @@ from seaweedmq.codec.paths import topic_dir
 from seaweedmq.core.lineage.batch_ranges import tasks
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName, TopicSpec
-from seaweedmq.spark.columns import columns_of
 from seaweedmq.spark.streams import stream
 from seaweedmq.spark.streams.stream import SeaweedMQStreamReader, StreamPartition
 from seaweedmq.spark.streams.stream_offset import frontier_of
@@ -35,6 +34,7 @@ from seaweedmq.spark.write.sink import StreamSink
 from seaweedmq.spark.write.sink_columns import plan_columns
 from seaweedmq.spark.write.sink_options import SinkOptions
 from seaweedmq.spark.write.sink_plan import SinkPlan, open_ranges
+from seaweedmq.storage.scan.columns import columns_of
 from seaweedmq.storage.staging import StagedSink
 from seaweedmq.storage.watch import TopicState
 from tests.client.conftest import QUICK, environment

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 import seaweedmq.spark
 from seaweedmq.codec.paths import table_dir
 from seaweedmq.storage.tables import compact
-from seaweedmq.storage.tables.delta import DeltaLogs
+from seaweedmq.storage.tables.delta.updater import DeltaLogs
 from tests.support import open_tables
 from tests.support.typed_rows import TypedFiles, drawn
 

@@ -5,7 +5,8 @@ import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.spark.jobs.importing import check_header, check_hidden, folder_of_partitions, shown, with_texts
+from seaweedmq.spark.jobs.input_files import check_hidden, folder_of_partitions, shown
+from seaweedmq.spark.jobs.text_columns import check_header, with_texts
 
 SALES = ("file:///in/my%20sales/day=1/hour=2/a.parquet", "file:///in/my%20sales/day=2/hour=2/b.parquet")
 

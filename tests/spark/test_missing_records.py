@@ -17,17 +17,16 @@ from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.errors import DataLoss
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Topic
-from seaweedmq.spark.columns import columns_of
-from seaweedmq.spark.scan import Scan
 from seaweedmq.storage.jobs.rebuilding import rebuild_topic
 from seaweedmq.storage.jobs.verifying import verify_topic
 from seaweedmq.storage.plan.scan_ranges import plan_ranges
-from seaweedmq.storage.plan.window import Interval, ReadWindow
+from seaweedmq.storage.plan.window import ReadWindow
 from seaweedmq.storage.read import reader
 from seaweedmq.storage.read.recovery import earliest_offset
 from seaweedmq.storage.snapshot import read_snapshot
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.store.removed import record_removed
+from tests.support.scans import scan_of
 from tests.support.topic_files import TopicFiles
 
 GAP = re.compile(r"shop/orders#0: records of offsets \[(\d+), (\d+)\) are missing")
@@ -151,7 +150,7 @@ def test_every_reader_of_files_names_the_same_lost_records_and_gives_all_others(
 def spark_reads(layout: Layout) -> None:
     root, topic = layout.files.root, layout.topic
     snapshot = read_snapshot(root, topic.name)
-    scan = Scan(root=root, topic=topic, timestamps=Interval(), columns=columns_of(topic, ["offset"]))
+    scan = scan_of(root, topic, ["offset"])
 
     def offsets(*, fail: bool) -> list[int]:
         pieces = plan_ranges(snapshot, ReadWindow(), fail_on_data_loss=fail)

@@ -125,8 +125,8 @@ def test_offsets_of_another_topic_are_no_offsets_of_this_one() -> None:
 
 def test_times_are_milliseconds_as_kafkas_and_stand_in_for_offsets() -> None:
     options = parse_options({**REQUIRED, "startingOffsetsByTimestamp": f'{{"0": {NOON_MS}}}'})
-    assert options.starting_times == Offsets(default=EARLIEST, by_segment={0: NOON_MS * 1_000})
-    assert parse_options({**REQUIRED, "endingOffsetsByTimestamp": str(NOON_MS)}).ending_times == Offsets(
+    assert options.window.starting_times == Offsets(default=EARLIEST, by_segment={0: NOON_MS * 1_000})
+    assert parse_options({**REQUIRED, "endingOffsetsByTimestamp": str(NOON_MS)}).window.ending_times == Offsets(
         default=NOON_MS * 1_000
     )
     with pytest.raises(InvalidArgument, match="exclude each other"):

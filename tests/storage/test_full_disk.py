@@ -18,7 +18,7 @@ from seaweedmq.storage.staged_sweep import sweep
 from seaweedmq.storage.staging import StagedSink
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.files import FileSegmentStore
-from seaweedmq.storage.tables.delta_log import LogFolder
+from seaweedmq.storage.tables.delta.log_folder import LogFolder
 from seaweedmq.storage.tables.files import DirectoryTarget, convert_files
 from tests.support.full_disk import full_disk, tree
 from tests.support.segments import NAME, logs_of, make_frame, make_preamble, make_topic, tables_of, write_log

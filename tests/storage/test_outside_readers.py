@@ -22,7 +22,7 @@ from seaweedmq.codec.tables.delta_schema import left_out
 from seaweedmq.codec.tables.iceberg_schema import iceberg_columns
 from seaweedmq.errors import Unsupported
 from seaweedmq.storage.iceberg import export_iceberg
-from seaweedmq.storage.tables.delta import reconcile
+from seaweedmq.storage.tables.delta.updater import reconcile
 from tests.support.typed_rows import TypedFiles, drawn
 
 pytestmark = pytest.mark.examples

@@ -23,10 +23,11 @@ from seaweedmq.model.staged import (
     StagedSegment,
 )
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage import staged_sweep, staging
+from seaweedmq.storage import staged_frames, staged_sweep
 from seaweedmq.storage.snapshot import list_files, read_snapshot
+from seaweedmq.storage.staged_frames import StagedFrames
 from seaweedmq.storage.staged_sweep import sweep
-from seaweedmq.storage.staging import StagedFrames, StagedSink
+from seaweedmq.storage.staging import StagedSink
 from tests.support.topic_files import TopicFiles
 
 NAME = TopicName("shop", "orders")
@@ -169,18 +170,18 @@ def test_each_segment_reads_the_headers_of_its_own_frames_and_any_number_of_file
 ) -> None:
     batch = sink.batch(3)
     files = []
-    for _ in range(staging.OPEN_FILES_MAX + 3):
+    for _ in range(staged_frames.OPEN_FILES_MAX + 3):
         with batch.staging("0") as file:
             file.write([frame(slot, slot) for slot in range(4)], 12)
             files.append(file.finish())
     frames = StagedFrames(batch.folder, files)
     assert len(list(frames.headers(0, 1))) == len(files)
     looked: list[bytes] = []
-    decode = staging.decode_header
-    monkeypatch.setattr(staging, "decode_header", lambda data: looked.append(data) or decode(data))
+    decode = staged_frames.decode_header
+    monkeypatch.setattr(staged_frames, "decode_header", lambda data: looked.append(data) or decode(data))
     assert [f.file for f in frames.headers(2, 3)] == list(range(len(files)))
     assert len(looked) == len(files), "and of no other batch"
-    assert len(frames._open) <= staging.OPEN_FILES_MAX  # noqa: SLF001
+    assert len(frames._open) <= staged_frames.OPEN_FILES_MAX  # noqa: SLF001
     frames.close()
 
 

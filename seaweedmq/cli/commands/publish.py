@@ -15,7 +15,8 @@ from seaweedmq.cli.output import Bar, progress, show_done
 from seaweedmq.cli.records.reading import InputFormat, check, check_table, tables
 from seaweedmq.cli.records.source import Source, open_source
 from seaweedmq.client.publish.futures import TableFuture
-from seaweedmq.codec.imports.csv_tables import Types, separator_of
+from seaweedmq.codec.imports.csv_columns import Types
+from seaweedmq.codec.imports.csv_text import separator_of
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import InvalidArgument, SeaweedMQError
 

@@ -20,7 +20,7 @@ from seaweedmq.cli.options import (
 )
 from seaweedmq.cli.output import EXIT_FAILED, Output, note, progress, say, show_done, show_json, show_rows
 from seaweedmq.cli.spark_session import spark_session
-from seaweedmq.codec.imports.csv_tables import separator_of
+from seaweedmq.codec.imports.csv_text import separator_of
 from seaweedmq.core.files.compaction import TARGET_BYTES
 from seaweedmq.errors import InvalidArgument, NotFound
 from seaweedmq.model.topic import TopicName
@@ -181,9 +181,9 @@ def history(
     """Show the versions of the topic's Delta table, newest first."""
     common = Common.of(context, None, output)
     root = _topic_folder(storage, topic)
-    from seaweedmq.storage.tables import delta_versions
+    from seaweedmq.storage.tables.delta import versions
 
-    rows = [asdict(version) for version in reversed(delta_versions.history(root, TopicName.parse(topic)))]
+    rows = [asdict(version) for version in reversed(versions.history(root, TopicName.parse(topic)))]
     columns = list(rows[0]) if rows else []
     show_rows(rows, columns, common.output, empty="no versions")
 

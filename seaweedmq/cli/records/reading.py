@@ -15,6 +15,7 @@ from seaweedmq.cli.records.source import Source, line_blocks, pieces, seekable
 from seaweedmq.client.publish.batches.framing import first_over_limit, over_limit
 from seaweedmq.client.publish.batches.tables import as_table, fit, is_plain, schema_to_adopt
 from seaweedmq.codec.imports import csv_tables
+from seaweedmq.codec.imports.csv_columns import Types
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.config import BrokerConfig
 
@@ -44,7 +45,7 @@ def check(
     *,
     frame_bytes_max: int = FRAME_BYTES_MAX,
     at: Callable[[], None] = lambda: None,
-) -> csv_tables.Types | None:
+) -> Types | None:
     """Read a file to its end and rewind it, to check that every record can be published.
 
     Args:
@@ -63,7 +64,7 @@ def check(
         InvalidArgument: If the source is not in this format, a table does not fit the topic, or a record exceeds the
             brokers' limit.
     """
-    types: csv_tables.Types | None = None
+    types: Types | None = None
     parts: Iterable[pa.Table] = ()
     if kind is InputFormat.CSV and schema is None:
         largest = 0
@@ -133,7 +134,7 @@ def tables(
     schema: pa.Schema | None,
     key: str | None,
     separator: str | None = None,
-    types: csv_tables.Types | None = None,
+    types: Types | None = None,
 ) -> Iterator[pa.Table]:
     """Yield the records of a source, table by table, in order.
 

@@ -26,7 +26,7 @@ from seaweedmq.model.messages.publish import PublishReady
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.staged import Manifest
 from seaweedmq.rpc.messages.frames import pack_frames
-from seaweedmq.storage.staging import StagedFrame
+from seaweedmq.storage.staged_frames import StagedFrame
 
 Picked = npt.NDArray[np.int64]
 """The numbers of selected rows in a frame."""

@@ -24,8 +24,20 @@ def first_needed(topic: Topic, segment: Segment, files: Iterable[SegmentFile], r
         files: All files of the segment. Those that begin at or above its end do not count.
         removed_below: The offset below which retention recorded that it removed the segment's records; 0 for none.
     """
-    end = segment.end_offset
-    needed = max(segment.start_offset, topic.low_watermark(segment.slots), removed_below)
+    lowest = max(segment.start_offset, topic.low_watermark(segment.slots), removed_below)
+    return first_kept(topic, files, lowest, segment.end_offset)
+
+
+def first_kept(topic: Topic, files: Iterable[SegmentFile], lowest: int, end: int | None) -> int:
+    """Return the first offset of a segment from ``lowest`` on that retention kept.
+
+    Args:
+        topic: The topic of the segment.
+        files: All files of the segment. Those that begin at or above its end do not count.
+        lowest: The offset below which the segment never had records, or they are known to be removed.
+        end: The end of the segment; None while it is open.
+    """
+    needed = lowest
     if topic.expires:
         bases = [f.base_offset for f in files if end is None or f.base_offset < end]
         # A broker may have cleaned an expiring topic without recording it, as on a full disk.

@@ -8,7 +8,7 @@ in order and knows its end.)
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from seaweedmq.core.files.holes import first_needed, missing_records
+from seaweedmq.core.files.holes import first_kept, missing_records
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
@@ -56,13 +56,7 @@ def plan_snapshot(
     removed_below: int = 0,
     missing: list[range] | None = None,
 ) -> tuple[SnapshotPiece, ...]:
-    """Return the pieces of the segment's offsets in ``[start, end)``, in order, without gap or overlap.
-
-    Records that retention or a low watermark removed at the beginning are left out silently, and so is what files hold
-    beyond the segment's end. A log file's name does not show its end. So a piece of logs ends where the next file
-    begins, and
-    the last one is unbounded. The last piece has the last two files: the end of the earlier one may have waited for its
-    fsync when the later one was begun, and after a power loss the segment ends there.
+    """Return the pieces of the segment's offsets in ``[start, end)``, as :func:`plan_offsets` does.
 
     Args:
         topic: The topic of the segment, with its low watermarks.
@@ -74,24 +68,60 @@ def plan_snapshot(
         missing: Receives the ranges of lost offsets, so that the plan continues after them; None to raise.
 
     Raises:
+        DataLoss: If offsets are in no file although nothing removed them.
+    """
+    lowest = max(segment.start_offset, topic.low_watermark(segment.slots), removed_below)
+    return plan_offsets(topic, segment.id, segment.end_offset, files, start, end, lowest=lowest, missing=missing)
+
+
+def plan_offsets(
+    topic: Topic,
+    segment: int,
+    sealed_at: int | None,
+    files: Iterable[SegmentFile],
+    start: int = 0,
+    end: int | None = None,
+    *,
+    lowest: int = 0,
+    missing: list[range] | None = None,
+) -> tuple[SnapshotPiece, ...]:
+    """Return the pieces of a segment's offsets in ``[start, end)``, in order, without gap or overlap.
+
+    Records that retention or a low watermark removed at the beginning are left out silently, and so is what files hold
+    beyond the segment's end. A log file's name does not show its end. So a piece of logs ends where the next file
+    begins, and
+    the last one is unbounded. The last piece has the last two files: the end of the earlier one may have waited for its
+    fsync when the later one was begun, and after a power loss the segment ends there.
+
+    Args:
+        topic: The topic of the segment.
+        segment: Id of the segment.
+        sealed_at: The end of the segment, or an offset up to which all its records exist; None if it is open.
+        files: At least all files of the segment.
+        start: The first offset to read.
+        end: The offset after the last one; None for the end of the segment.
+        lowest: The offset below which the segment never had records, or they are known to be removed.
+        missing: Receives the ranges of lost offsets, so that the plan continues after them; None to raise.
+
+    Raises:
         DataLoss: If offsets are in no file although nothing removed them. The last file of an open segment is no
             evidence.
     """
-    limit = _least(end, segment.end_offset)
+    limit = _least(end, sealed_at)
     mine = sorted(
-        (f for f in files if f.segment == segment.id and f.topic == segment.topic),
+        (f for f in files if f.segment == segment and f.topic == topic.name),
         key=lambda f: (f.base_offset, f.writer),
     )
-    if segment.end_offset is not None:
-        mine = [f for f in mine if f.base_offset < segment.end_offset]
-    needed = max(start, first_needed(topic, segment, mine, removed_below))
+    if sealed_at is not None:
+        mine = [f for f in mine if f.base_offset < sealed_at]
+    needed = max(start, first_kept(topic, mine, lowest, sealed_at))
     if not mine:
-        if segment.end_offset is not None and limit is not None and needed < limit:
+        if sealed_at is not None and limit is not None and needed < limit:
             _lose(topic, segment, range(needed, limit), missing)
         return ()
     tables = [f for f in mine if f.kind is FileKind.TABLE]
     logs = [f for f in mine if f.kind is FileKind.LOG]
-    stored = segment.end_offset
+    stored = sealed_at
     last: list[SegmentFile] = []
     """Logs that may begin after lost records."""
     if stored is None:
@@ -117,7 +147,7 @@ def plan_snapshot(
             tables_begun += 1
         while logs_begun < len(logs) and logs[logs_begun].base_offset <= position:
             log = logs[logs_begun]
-            begun[log.writer if segment.is_open else log.path] = log
+            begun[log.writer if sealed_at is None else log.path] = log
             logs_begun += 1
         if table is not None and _end(table) > position:
             found: tuple[SegmentFile, ...] = (table,)
@@ -140,7 +170,7 @@ def plan_snapshot(
                 continue
         pieces.append(
             SnapshotPiece(
-                segment=segment.id,
+                segment=segment,
                 start_offset=position,
                 end_offset=stop,
                 files=found,
@@ -153,9 +183,9 @@ def plan_snapshot(
     return tuple(pieces)
 
 
-def _lose(topic: Topic, segment: Segment, gap: range, missing: list[range] | None) -> None:
+def _lose(topic: Topic, segment: int, gap: range, missing: list[range] | None) -> None:
     if missing is None:
-        raise missing_records(topic, segment.id, gap.start, gap.stop)
+        raise missing_records(topic, segment, gap.start, gap.stop)
     missing.append(gap)
 
 

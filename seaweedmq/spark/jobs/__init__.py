@@ -26,8 +26,8 @@ from seaweedmq.storage.jobs.run import Progress, no_progress
 from seaweedmq.storage.jobs.verifying import Verified, verify_topic
 from seaweedmq.storage.snapshot import read_snapshot
 from seaweedmq.storage.store.files import open_store
-from seaweedmq.storage.tables import delta_versions
-from seaweedmq.storage.tables.delta_versions import Version
+from seaweedmq.storage.tables.delta import versions
+from seaweedmq.storage.tables.delta.versions import Version
 
 __all__ = [
     "Compaction",
@@ -127,4 +127,4 @@ def history(*, storage: str, topic: str) -> list[Version]:
     """
     root, name = open_store(storage).root, TopicName.parse(topic)
     read_snapshot(root, name, ())  # for its errors, which are those of the other jobs
-    return delta_versions.history(root, name)
+    return versions.history(root, name)

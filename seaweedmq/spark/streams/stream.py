@@ -36,12 +36,12 @@ from seaweedmq.core.lineage.frontier import (
 from seaweedmq.errors import InvalidArgument, OutOfRange
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
-from seaweedmq.spark.columns import Column
 from seaweedmq.spark.streams.stream_ends import BrokerEnds
 from seaweedmq.spark.streams.stream_offset import check_place, frontier_of, offset_of
 from seaweedmq.spark.streams.stream_options import LimitKind, StreamOptions
 from seaweedmq.spark.streams.stream_scan import StreamScan
 from seaweedmq.spark.streams.stream_start import starting_frontier
+from seaweedmq.storage.scan.columns import Column
 from seaweedmq.storage.snapshot import list_files
 from seaweedmq.storage.watch import TopicState, TopicWatch
 

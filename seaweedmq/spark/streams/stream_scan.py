@@ -16,16 +16,15 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_fix
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT
 from seaweedmq.codec.state.documents import lineage_from_document
 from seaweedmq.core.files.holes import missing_records
-from seaweedmq.core.files.snapshot import SnapshotPiece, plan_snapshot
+from seaweedmq.core.files.snapshot import SnapshotPiece, plan_offsets
 from seaweedmq.core.lineage.batch_ranges import Range
 from seaweedmq.errors import Corrupt, DataLoss, InvalidArgument, NotFound, OutOfRange
 from seaweedmq.model.files import SegmentFile
-from seaweedmq.model.ring import WHOLE_RING
-from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Topic
-from seaweedmq.spark.columns import Column
-from seaweedmq.spark.scan import Scan
+from seaweedmq.spark.column_types import arrow_schema
 from seaweedmq.storage.plan.window import Interval
+from seaweedmq.storage.scan.columns import Column
+from seaweedmq.storage.scan.range_scan import RangeScan
 from seaweedmq.storage.snapshot import list_files, list_removed, read_document, read_topic
 
 log = logging.getLogger(__name__)
@@ -98,7 +97,13 @@ class StreamScan:
         self, topic: Topic, wanted: Range, low: int, listed: _Listed, place: "_Place"
     ) -> Iterator[pa.RecordBatch]:
         """Yield what files show of the range from the place, which advances with each batch. Raises _Missing."""
-        scan = Scan(root=self.root, topic=self.topic, timestamps=Interval(), columns=self.columns)
+        scan = RangeScan(
+            root=self.root,
+            topic=self.topic,
+            timestamps=Interval(),
+            columns=self.columns,
+            schema=arrow_schema(self.columns),
+        )
         while place.position < wanted.end:
             pieces = self._pieces(topic, wanted, max(place.position, low), listed)
             begin = pieces[0].start_offset if pieces else wanted.end if low >= wanted.end else place.position
@@ -120,37 +125,22 @@ class StreamScan:
                 raise _Missing(None)
 
     def _pieces(self, topic: Topic, wanted: Range, position: int, listed: _Listed) -> tuple[SnapshotPiece, ...]:
-        """Return the pieces that hold the records, as if the segment had been sealed at the range's end.
+        """Return the pieces that hold the records, up to the first lost one. Raises _Missing if that comes first.
 
-        All records up to there exist, in any state of the segment. A listing is used once. Raises _Missing.
+        All records of the range exist, in any state of the segment. A listing is used once.
         """
         files = listed.pop(wanted.segment, None)
         if files is None:
             files = self._list({wanted.segment})[wanted.segment]
-        ended = Segment(
-            topic=self.topic.name,
-            id=wanted.segment,
-            slots=WHOLE_RING,
-            epoch=1,
-            state=SegmentState.SEALED,
-            replicas=("",),
-            end_offset=wanted.end,
-        )
         # After the files: retention records what it removes before it deletes it.
         removed_below = list_removed(self.root, topic).get(wanted.segment, 0)
-        return self._up_to_a_gap(topic, ended, files, position, removed_below)
-
-    def _up_to_a_gap(
-        self, topic: Topic, ended: Segment, files: Sequence[SegmentFile], position: int, removed_below: int
-    ) -> tuple[SnapshotPiece, ...]:
-        """Return the pieces up to the first lost record. Raises _Missing if that comes first."""
         gaps: list[range] = []
-        pieces = plan_snapshot(topic, ended, files, position, removed_below=removed_below, missing=gaps)
+        pieces = plan_offsets(topic, wanted.segment, wanted.end, files, position, lowest=removed_below, missing=gaps)
         if not gaps:
             return pieces
         before = tuple(p for p in pieces if p.start_offset < gaps[0].start)
         if not before:
-            raise _Missing(missing_records(topic, ended.id, gaps[0].start, gaps[0].stop))
+            raise _Missing(missing_records(topic, wanted.segment, gaps[0].start, gaps[0].stop))
         return before
 
     def _list(self, segments: Set[int]) -> _Listed:

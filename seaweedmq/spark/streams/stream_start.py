@@ -1,6 +1,5 @@
 """Start of a stream without a checkpoint: options ``startingOffsets`` and ``startingTimestamp``."""
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,10 +9,10 @@ from seaweedmq.errors import OutOfRange
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.streams.stream_options import StreamOptions
+from seaweedmq.storage.plan.time_offsets import find_in_files
 from seaweedmq.storage.read.recovery import earliest_offset
-from seaweedmq.storage.read.time_search import find_offset_by_time
 from seaweedmq.storage.snapshot import TopicSnapshot, list_files, list_removed
-from seaweedmq.storage.store.files import FileSegmentStore
+from seaweedmq.storage.store.files import FileSegmentStore, run_with_store
 
 
 def starting_frontier(
@@ -89,17 +88,17 @@ def _earliest(root: Path, topic: Topic, lineage: LineageGraph) -> tuple[dict[int
         elif first > segment.start_offset:
             earliest[number] = first
     trimmed = [number for number in beginning(lineage, earliest, gone) if number in earliest]
-    exact = asyncio.run(_exact(root, topic, [lineage.segments[number] for number in trimmed]))
+    exact = _exact(root, topic, [lineage.segments[number] for number in trimmed])
     return earliest | exact, gone
 
 
-async def _exact(root: Path, topic: Topic, segments: list[Segment]) -> dict[int, int]:
+def _exact(root: Path, topic: Topic, segments: list[Segment]) -> dict[int, int]:
     """Return the first offsets by the files' contents: a file may be left over from what retention removed."""
-    store = FileSegmentStore(root)
-    try:
+
+    async def search(store: FileSegmentStore) -> dict[int, int]:
         return {segment.id: await earliest_offset(store, topic, segment) for segment in segments}
-    finally:
-        await store.close()
+
+    return run_with_store(root, search)
 
 
 def _at_time(
@@ -111,7 +110,12 @@ def _at_time(
     gone: set[int],
     timestamp_us: int,
 ) -> Frontier:
-    found = asyncio.run(_first_records(root, topic, lineage, ends, earliest, timestamp_us))
+    wanted = {}
+    for number, segment in lineage.segments.items():
+        start, end = max(segment.start_offset, earliest.get(number, 0)), _end(segment, ends)
+        if start < end:
+            wanted[number] = timestamp_us, start, end
+    found = find_in_files(root, topic, wanted)
     skipped = set(gone)
     begins = dict(earliest)
     for number in sorted(lineage.segments):  # ids rise along the lineage
@@ -123,25 +127,3 @@ def _at_time(
         elif all(p in skipped or p not in lineage.segments for p in segment.predecessors):
             skipped.add(number)
     return beginning(lineage, begins, skipped)
-
-
-async def _first_records(
-    root: Path,
-    topic: Topic,
-    lineage: LineageGraph,
-    ends: Mapping[int, int],
-    earliest: Mapping[int, int],
-    timestamp_us: int,
-) -> dict[int, int]:
-    store = FileSegmentStore(root)
-    try:
-        found = {}
-        for number, segment in lineage.segments.items():
-            start, end = max(segment.start_offset, earliest.get(number, 0)), _end(segment, ends)
-            if start < end:
-                record = await find_offset_by_time(store, topic, number, timestamp_us, end, start_offset=start)
-                if record is not None:
-                    found[number] = record.offset
-        return found
-    finally:
-        await store.close()

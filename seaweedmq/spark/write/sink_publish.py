@@ -20,7 +20,8 @@ from seaweedmq.model.topic import Topic
 from seaweedmq.spark.write.sink_options import SinkOptions
 from seaweedmq.spark.write.sink_plan import again, check_storage, connected, open_ranges
 from seaweedmq.storage.read.producer_lookup import stored_sequence
-from seaweedmq.storage.staging import StagedBatch, StagedFrames, StagedSink
+from seaweedmq.storage.staged_frames import StagedFrames
+from seaweedmq.storage.staging import StagedBatch, StagedSink
 from seaweedmq.storage.store.files import open_store
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.jobs.run import Progress, Run, attempt, no_progress, one_after_another
 from seaweedmq.storage.snapshot import TopicSnapshot, list_files, read_snapshot
 from seaweedmq.storage.tables.compact import kind_of, merge_tables, publish_merge, remove_superseded
-from seaweedmq.storage.tables.delta import reconcile
+from seaweedmq.storage.tables.delta.updater import reconcile
 
 
 @dataclass(slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.jobs.run import Progress, Run, attempt, no_progress, one_after_another
 from seaweedmq.storage.snapshot import TopicSnapshot, list_files, list_removed, read_snapshot
 from seaweedmq.storage.tables.compact import ROW_GROUP_BYTES, check_table
-from seaweedmq.storage.tables.delta import rebuild_log
+from seaweedmq.storage.tables.delta.updater import rebuild_log
 from seaweedmq.storage.tables.files import convert_files
 
 DAMAGED_SUFFIX = ".damaged"

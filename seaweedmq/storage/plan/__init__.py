@@ -1,1 +1,1 @@
-"""Scan plans: which files and brokers hold the records of a read. No pyspark."""
+"""Scan plans: which files and brokers hold the records of a read."""

@@ -12,7 +12,7 @@ from typing import Final
 from seaweedmq.errors import NotFound, OutOfRange
 from seaweedmq.model.segment import Segment
 from seaweedmq.storage.plan.log_ends import end_in_files
-from seaweedmq.storage.plan.scan_ranges import BrokerOffsets
+from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import ReadWindow
 from seaweedmq.storage.snapshot import TopicSnapshot, list_files
 
@@ -20,9 +20,7 @@ _LISTINGS_MAX: Final = 3
 """Maximum number of listings, made again if a file disappears before it is read."""
 
 
-def reject_beyond_end(
-    window: ReadWindow, root: Path | None, snapshot: TopicSnapshot, known: BrokerOffsets | None
-) -> None:
+def reject_beyond_end(window: ReadWindow, source: TopicSource) -> None:
     """Raise if an offset is named beyond the end of its segment, as far as the end is known.
 
     Without brokers, the log files of the named open segments are read, and no others.
@@ -33,11 +31,12 @@ def reject_beyond_end(
         Corrupt: If a log file is damaged.
         StorageFailed: If a log file cannot be read.
     """
+    snapshot, known = source.snapshot, source.known
     ends: dict[int, tuple[int, str] | None] = {}
     for option, number, offset in _named(window):
         segment = snapshot.segment(number)
         if number not in ends:
-            ends[number] = _end(root, snapshot, segment, known)
+            ends[number] = _end(source, segment)
         end = ends[number]
         if end is not None and offset > end[0]:
             more = "" if segment.end_offset is not None or known is not None else ", or 'bootstrap' to query brokers"
@@ -55,20 +54,16 @@ def _named(window: ReadWindow) -> Iterator[tuple[str, int, int]]:
                 yield option, number, offset
 
 
-def _end(
-    root: Path | None, snapshot: TopicSnapshot, segment: Segment, known: BrokerOffsets | None
-) -> tuple[int, str] | None:
+def _end(source: TopicSource, segment: Segment) -> tuple[int, str] | None:
     """Return the end of the segment and the words that describe it; None if the end is unknown."""
     if segment.end_offset is not None:
         return segment.end_offset, "ends at"
-    if known is not None:
-        committed = known.ends.get(segment.id)
+    if source.known is not None:
+        committed = source.known.ends.get(segment.id)
         return None if committed is None else (committed, "is committed up to")
-    if root is None:
-        raise AssertionError("a read has a storage, or brokers")
-    end = _end_in_files(root, snapshot, segment.id)
+    end = _end_in_files(source.folder, source.snapshot, segment.id)
     if end is None:
-        if snapshot.topic.has_retention:
+        if source.snapshot.topic.has_retention:
             return None  # it may have had files
         end = segment.start_offset
     return end, "is in files up to"

@@ -1,7 +1,6 @@
 """Planner of scan ranges: the offsets of a read, divided between files and brokers. Pure."""
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -9,22 +8,11 @@ from seaweedmq.core.files.holes import loss_text
 from seaweedmq.core.files.snapshot import SnapshotPiece
 from seaweedmq.errors import OutOfRange
 from seaweedmq.model.segment import Segment
+from seaweedmq.storage.plan.topic_source import BrokerOffsets
 from seaweedmq.storage.plan.window import EARLIEST, ReadWindow
 from seaweedmq.storage.snapshot import TopicSnapshot
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerOffsets:
-    """The segments' offsets as brokers report them at one moment."""
-
-    begins: Mapping[int, int]
-    """Earliest retained offset of each segment."""
-    ends: Mapping[int, int]
-    """First uncommitted offset of each segment; nothing from there on is read."""
-    is_all: bool = False
-    """Whether brokers serve all records, and no files are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

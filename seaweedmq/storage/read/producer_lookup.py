@@ -17,7 +17,7 @@ from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.logs.log_scan import LogScanner
 from seaweedmq.storage.store.directory import scan_segment
-from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.store.faults import failing
 from seaweedmq.storage.store.file_handles import open_input
 
 SLACK_US = 60_000_000
@@ -65,10 +65,8 @@ def stored_sequence(
     """
     start = max(offset, segment.start_offset)
     for _ in range(LISTINGS_MAX):
-        try:
+        with failing("list files of", segment):
             files = scan_segment(root, topic.name, segment.id)
-        except OSError as error:
-            raise storage_failed("list files of", str(segment), error) from error
         young = _young(files, since_us - SLACK_US)
         logs = [f for f in young if f.kind is FileKind.LOG]
         try:

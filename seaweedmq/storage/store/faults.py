@@ -2,6 +2,8 @@
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from seaweedmq.errors import StorageFailed, StorageFull
 
@@ -29,3 +31,12 @@ def storage_failed(action: str, path: str, error: OSError) -> StorageFailed:
     remedy = _REMEDIES.get(error.errno or 0, "repair the storage, then retry")
     kind = StorageFull if error.errno in NO_SPACE else StorageFailed
     return kind(f"cannot {action} {path}: {error.strerror or error}; {remedy}")
+
+
+@contextmanager
+def failing(action: str, path: object) -> Iterator[None]:
+    """Convert errors of the operating system to StorageFailed."""
+    try:
+        yield
+    except OSError as error:
+        raise storage_failed(action, str(path), error) from error

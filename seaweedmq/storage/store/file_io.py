@@ -265,6 +265,9 @@ def _create_in_place(path: Path, content: bytes) -> None:
     try:
         write_all(fd, [content])
         os.fsync(fd)
+    except BaseException:
+        path.unlink(missing_ok=True)  # an incomplete document would be used
+        raise
     finally:
         os.close(fd)
 

@@ -29,7 +29,7 @@ from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.directory import scan_tables
-from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.store.faults import failing, storage_failed
 from seaweedmq.storage.store.file_handles import open_input
 from seaweedmq.storage.store.retained_tables import retain_table
 from seaweedmq.storage.tables.files import DirectoryTarget
@@ -94,7 +94,7 @@ def publish_merge(root: Path, merge: TableMerge, made: str) -> SegmentFile:
     path = root / made
     if not path.exists():
         raise NotFound(f"{path} is missing, the topic was deleted or the merge took more than a day: plan again")
-    try:
+    with failing("publish a table in", path.parent):
         target = DirectoryTarget(root, first.topic, first.segment)
         try:
             # Retention uses the age of a table, and this one is as old as its newest record. It gets its date before
@@ -107,8 +107,6 @@ def publish_merge(root: Path, merge: TableMerge, made: str) -> SegmentFile:
             path.unlink(missing_ok=True)
             raise
         _unlink(root, merge.tables)
-    except OSError as e:
-        raise storage_failed("publish a table in", str(path.parent), e) from e
     return table
 
 

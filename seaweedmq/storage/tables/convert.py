@@ -21,7 +21,7 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.logs.log_scan import LogFrame, LogScanner, check_joins
-from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.store.faults import failing
 from seaweedmq.storage.tables.format import TableWriter
 
 TABLE_BYTES_MAX = 128 * 1024 * 1024
@@ -191,10 +191,8 @@ def _rows(job: Job, tables: Sequence[SegmentFile], read: Read, touched: list[tup
 
 def _frames(scanner: LogScanner, log: SegmentFile, read: Read, end_offset: int | None) -> Iterator[LogFrame]:
     while (wanted := scanner.wants()) is not None:
-        try:
+        with failing("read", log.path):
             data = read(log, *wanted)
-        except OSError as e:
-            raise storage_failed("read", log.path, e) from e
         yield from scanner.feed(data).frames
         if end_offset is not None and scanner.next_offset >= end_offset:
             scanner.stop()

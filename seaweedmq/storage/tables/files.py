@@ -22,7 +22,7 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.directory import LOCK_NAME, scan_segment, scan_tables
-from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.store.faults import failing
 from seaweedmq.storage.store.retained_tables import retain
 from seaweedmq.storage.tables.convert import Job, convert_logs
 
@@ -50,14 +50,16 @@ def convert_files(
     if not logs:
         return []
     name, segment = logs[0].topic, logs[0].segment
-    try:
-        with _alone(root, name, segment), _held_open(root, logs[0].path) as beside, _Logs(root) as files:
-            target = DirectoryTarget(root, name, segment, beside=beside)
-            listed = scan_segment(root, name, segment)
-            job = Job(topic=topic, logs=logs, listed=listed, end_offset=end_offset, row_group_bytes=row_group_bytes)
-            return convert_logs(job, files.read, target)
-    except OSError as e:
-        raise storage_failed("convert log files of", str(root / log_dir(name, segment)), e) from e
+    with (
+        failing("convert log files of", root / log_dir(name, segment)),
+        _alone(root, name, segment),
+        _held_open(root, logs[0].path) as beside,
+        _Logs(root) as files,
+    ):
+        target = DirectoryTarget(root, name, segment, beside=beside)
+        listed = scan_segment(root, name, segment)
+        job = Job(topic=topic, logs=logs, listed=listed, end_offset=end_offset, row_group_bytes=row_group_bytes)
+        return convert_logs(job, files.read, target)
 
 
 @contextlib.contextmanager

@@ -27,6 +27,7 @@ from seaweedmq.ports import BlockingInput
 from seaweedmq.storage.logs.chunk import CHUNKS_AT_ONCE, Chunk
 from seaweedmq.storage.tables.format import PLACE
 from seaweedmq.storage.tables.opener import open_table, schema_of, table_error
+from seaweedmq.storage.tables.row_groups import row_groups
 
 ROWS_AT_ONCE_MAX = 65_536
 """Limit of the rows per batch, well below a frame's record limit: repeated values take little space in the file."""
@@ -81,16 +82,16 @@ class TableReader:
 
     def _frames(self, table: pq.ParquetFile) -> Iterator[Chunk]:
         schema = schema_of(table, self._topic)
-        groups, position = self._row_groups(table.metadata)
+        groups = [g for g in row_groups(self._file, table) if g.end_offset > self._start and g.base_offset < self._end]
         if not groups:
             return
-        row_bytes = max(
-            1, *(g.total_byte_size // max(1, g.num_rows) for g in (table.metadata.row_group(i) for i in groups))
-        )
+        position = groups[0].base_offset
+        found = [table.metadata.row_group(g.index) for g in groups]
+        row_bytes = max(1, *(g.total_byte_size // max(1, g.num_rows) for g in found))
         columns = [name for name in table.schema_arrow.names if name not in PLACE]
         batches = table.iter_batches(
             batch_size=min(max(1, self._chunk_bytes // row_bytes), ROWS_AT_ONCE_MAX),
-            row_groups=groups,
+            row_groups=[g.index for g in groups],
             columns=columns,
             use_threads=False,
         )
@@ -109,19 +110,6 @@ class TableReader:
                     first += part.num_rows
                     yield Chunk(base + part.num_rows, _encode(part, schema, base, self._topic.ring))
             position += batch.num_rows
-
-    def _row_groups(self, metadata: pq.FileMetaData) -> tuple[list[int], int]:
-        """Return the row groups that hold ``[start, end)``, and the offset of the first one's first row."""
-        groups: list[int] = []
-        first = position = self._file.base_offset
-        for i in range(metadata.num_row_groups):
-            following = position + metadata.row_group(i).num_rows
-            if following > self._start and position < self._end:
-                if not groups:
-                    first = position
-                groups.append(i)
-            position = following
-        return groups, first
 
 
 def _halves(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:

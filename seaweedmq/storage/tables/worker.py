@@ -21,7 +21,7 @@ from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.store.marker import RootGuard, guarded
 from seaweedmq.storage.tables.compact import compact_tables
-from seaweedmq.storage.tables.delta import DeltaLogs
+from seaweedmq.storage.tables.delta.updater import DeltaLogs
 from seaweedmq.storage.tables.files import convert_files
 from seaweedmq.storage.tables.protocol import CONVERT, RECONCILE, Answer, encode_answer, encode_error, file_of
 

@@ -40,7 +40,7 @@ from seaweedmq.model.ring import WHOLE_RING, KeyRange, even_ranges, slot_of
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.staged import BatchProgress, FinishedSegment, Manifest, SegmentProgress, StagedFile
 from seaweedmq.model.topic import TopicName, TopicSpec
-from seaweedmq.storage.staging import StagedFrame
+from seaweedmq.storage.staged_frames import StagedFrame
 from tests.client.conftest import QUICK, environment
 from tests.client.fake_broker import FakeCluster
 from tests.client.publish.troubles import TROUBLES, lose_tail, open_segments, stored, trouble

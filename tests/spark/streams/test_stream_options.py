@@ -11,7 +11,6 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 from seaweedmq.core.lineage.batch_ranges import Range
 from seaweedmq.errors import DataLoss, InvalidArgument, NotFound, OutOfRange, SeaweedMQError, Unsupported
-from seaweedmq.spark.columns import columns_of
 from seaweedmq.spark.lag import records_behind
 from seaweedmq.spark.options import ColumnOptions
 from seaweedmq.spark.source import SeaweedMQSource, chosen_columns
@@ -19,6 +18,7 @@ from seaweedmq.spark.streams import stream
 from seaweedmq.spark.streams.stream import SeaweedMQStreamReader, StreamPartition
 from seaweedmq.spark.streams.stream_options import LimitKind, parse_stream_options
 from seaweedmq.spark.streams.stream_scan import StreamScan
+from seaweedmq.storage.scan.columns import columns_of
 from seaweedmq.storage.store.removed import record_removed
 from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
 

@@ -14,7 +14,7 @@ from seaweedmq.model.topic import NAME_LENGTH_MAX, TOPIC_NAME_LENGTH_MAX, TopicN
 from seaweedmq.storage.staged_sweep import sweep
 from seaweedmq.storage.staging import StagedSink
 from seaweedmq.storage.store.files import FileSegmentStore
-from seaweedmq.storage.tables.delta import rebuild_log
+from seaweedmq.storage.tables.delta.updater import rebuild_log
 from tests.support.full_disk import full_disk, tree
 from tests.support.segments import NAME, begin_log, make_topic, write_log
 from tests.support.topic_files import TopicFiles

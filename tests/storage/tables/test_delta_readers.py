@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from seaweedmq.codec.tables.delta_schema import delta_schema, features_needed, left_out
-from seaweedmq.storage.tables import delta
-from seaweedmq.storage.tables.delta import DeltaLogs, reconcile
-from seaweedmq.storage.tables.delta_tables import left_out_of
+from seaweedmq.storage.tables.delta import updater
+from seaweedmq.storage.tables.delta.entries import topic_columns
+from seaweedmq.storage.tables.delta.updater import DeltaLogs, reconcile
 from tests.support.open_tables import READERS, by_duckdb, by_polars, by_seaweedmq, content, folder_of, log_of, merge
 from tests.support.open_tables import unlink_within as unlink
 from tests.support.topic_files import TopicFiles
@@ -70,7 +70,7 @@ def test_all_agree_before_in_the_middle_of_and_after_a_compaction_and_on_earlier
 def test_all_agree_behind_a_checkpoint_and_without_what_it_made_superfluous(
     orders: TopicFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(delta, "is_checkpoint_due", lambda commits, *_: commits >= 3)
+    monkeypatch.setattr(updater, "is_checkpoint_due", lambda commits, *_: commits >= 3)
     logs = DeltaLogs()
     for n in range(7):
         orders.table(10 * n, 10 * n + 10)
@@ -284,7 +284,7 @@ def _write_log(folder: Path, schema: str) -> None:
 
 def test_a_topic_tells_what_its_log_leaves_out(tmp_path: Path) -> None:
     files = TopicFiles(tmp_path, schema=pa.schema([("number", pa.uint64()), ("at", pa.time64("us"))]))
-    assert left_out_of(files.topic) == {"at": "time64[us]: Delta has no such type"}
+    assert left_out(topic_columns(files.topic)) == {"at": "time64[us]: Delta has no such type"}
     files.table(0, 10)
     assert reconcile(tmp_path, files.topic) == 0
     found = deltalake.DeltaTable(str(folder_of(files))).to_pyarrow_table()

@@ -14,7 +14,7 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.storage.store.file_io import publish
 from seaweedmq.storage.tables import compact
 from seaweedmq.storage.tables.compact import compact_tables, remove_superseded
-from seaweedmq.storage.tables.delta import reconcile
+from seaweedmq.storage.tables.delta.updater import reconcile
 from tests.support.topic_files import TopicFiles
 
 GRACE_US = 1_000

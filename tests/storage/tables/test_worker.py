@@ -17,8 +17,8 @@ from seaweedmq.errors import Corrupt, DeadlineExceeded, Unavailable
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.converter import ProcessTableConverter
-from seaweedmq.storage.tables.delta import rebuild_log
-from seaweedmq.storage.tables.delta_versions import history
+from seaweedmq.storage.tables.delta.updater import rebuild_log
+from seaweedmq.storage.tables.delta.versions import history
 from tests.support.no_descriptors import no_descriptors
 from tests.support.segments import NAME, T0, make_frame, make_topic, tables_of, write_log
 
@@ -84,7 +84,8 @@ from seaweedmq.codec.state.metadata import topic_from_json
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.read.time_search import find_offset_by_time
-from seaweedmq.storage.tables import delta, files
+from seaweedmq.storage.tables import files
+from seaweedmq.storage.tables.delta import updater
 
 async def main():
     store, topic = FileSegmentStore(sys.argv[1]), topic_from_json(sys.argv[2].encode())
@@ -95,9 +96,9 @@ async def main():
         assert found and found.offset == 13, found
         logs = [f for f in await store.list_files(topic.name, 0) if f.kind == "log"]
         files.convert_files(Path(sys.argv[1]), topic, logs, None, 1_000)
-        delta.is_checkpoint_due = lambda commits, *_: True
+        updater.is_checkpoint_due = lambda commits, *_: True
         for step in ("first", "from the checkpoint"):
-            delta.DeltaLogs().reconcile(Path(sys.argv[1]), topic)
+            updater.DeltaLogs().reconcile(Path(sys.argv[1]), topic)
         await store.delete(logs)
     await store.close()
 

@@ -11,7 +11,7 @@ from seaweedmq.codec.tables.delta_checkpoint import Checkpoint
 from seaweedmq.core.files.live_tables import TABLE_GRACE_S
 from seaweedmq.errors import Corrupt, Unsupported
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.tables.delta_log import Listing, LogFolder, Stamp
+from seaweedmq.storage.tables.delta.log_folder import Listing, LogFolder, Stamp
 
 GRACE_KEY = "delta.deletedFileRetentionDuration"
 _SECONDS = re.compile(r"interval ([0-9]{1,15}) seconds", re.ASCII)
@@ -88,15 +88,15 @@ class LogState:
         )
 
 
-def read_state(folder: LogFolder, listing: Listing, version: int | None = None) -> LogState:
-    """Read the state of a log at an existing version; None: the newest.
+def read_state(folder: LogFolder, listing: Listing) -> LogState:
+    """Read the state of a log at the newest version of a listing.
 
     Raises:
         Corrupt: If the log is damaged, or commits are missing.
         Unsupported: If another program wrote it with features that this build cannot read.
     """
-    newest = max([*listing.commits[-1:], *listing.checkpoints[-1:]], default=-1) if version is None else version
-    base = max((v for v in listing.checkpoints if v <= newest), default=-1)
+    newest = max([*listing.commits[-1:], *listing.checkpoints[-1:]], default=-1)
+    base = max(listing.checkpoints, default=-1)
     state = LogState()
     if base >= 0:
         found, stamp = folder.checkpoint(base), folder.stamp(base)

@@ -1,45 +1,53 @@
-"""Plans of ``read``, without Spark running: tables that Spark reads itself, and the rest for the data source."""
+"""Plans of reads: tables for a reader of Parquet, and the rest for scans."""
 
-import importlib
-import importlib.metadata
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import EqualTo, In
 
-import seaweedmq.spark
 from seaweedmq.codec.paths import kept_path
 from seaweedmq.core.files.snapshot import SnapshotPiece
-from seaweedmq.errors import Corrupt, DataLoss, NotFound, OutOfRange, Unsupported
+from seaweedmq.errors import Corrupt, DataLoss, NotFound, OutOfRange
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.ring import slot_of
 from seaweedmq.model.topic import TopicName
-from seaweedmq.spark.native import NativePlan, groups_of, plan_native, plan_over, why_not_native
-from seaweedmq.spark.native_types import foreign_part
-from seaweedmq.spark.options import parse_options
-from seaweedmq.spark.partitions import Sharing, plan_partitions, shared
-from seaweedmq.spark.requirements import check_java, check_pyspark
-from seaweedmq.spark.source import chosen_columns, find, window_of
-from seaweedmq.storage.plan.scan_ranges import BrokerOffsets, BrokerRange, plan_ranges
+from seaweedmq.spark.filters import narrowed
+from seaweedmq.spark.options import SparkOptions, parse_options
+from seaweedmq.spark.topic_access import find
+from seaweedmq.storage.plan.parquet_plan import ParquetPlan, divide, groups_of, plan_parquet
+from seaweedmq.storage.plan.partitions import Sharing, plan_partitions, shared
+from seaweedmq.storage.plan.read_plan import plan_read
+from seaweedmq.storage.plan.scan_ranges import BrokerRange, plan_ranges
+from seaweedmq.storage.plan.topic_source import BrokerOffsets, TopicSource
 from seaweedmq.storage.plan.window import Interval, ReadWindow
 from seaweedmq.storage.snapshot import read_snapshot
 from seaweedmq.storage.store.removed import record_removed
 from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
 
 
-def planned(files: TopicFiles, **options: str) -> NativePlan:
+@pytest.fixture
+def orders(tmp_path: Path) -> TopicFiles:
+    """Return the files of an empty topic shop/orders with one segment."""
+    return TopicFiles(tmp_path)
+
+
+def planned(files: TopicFiles, **options: str) -> ParquetPlan:
     parsed = parse_options({"storage": str(files.root), "topic": str(files.name), **options})
-    return plan_native(find(parsed.place, ends=True), parsed)
+    return planned_once(find(parsed.place, ends=True), parsed)
 
 
-def whole(plan: NativePlan) -> list[tuple[int, int | None]]:
+def planned_once(source: TopicSource, options: SparkOptions) -> ParquetPlan:
+    """Plan without another attempt if files were deleted meanwhile."""
+    return divide(source, plan_read(source, options.window), options.window.timestamps)
+
+
+def whole(plan: ParquetPlan) -> list[tuple[int, int | None]]:
     return [(f.base_offset, f.end_offset) for f in plan.whole]
 
 
-def clipped(plan: NativePlan) -> list[tuple[int, int | None]]:
+def clipped(plan: ParquetPlan) -> list[tuple[int, int | None]]:
     return [(p.start_offset, p.end_offset) for p in plan.clipped]
 
 
@@ -47,7 +55,7 @@ def test_tables_are_read_whole_or_in_part_and_logs_by_the_source(orders: TopicFi
     orders.table(0, 40, keep_log=True)
     orders.table(40, 60)
     orders.log(60, 75)
-    assert planned(orders) == NativePlan(whole=planned(orders).whole, clipped=(), ranges={0: [(60, 75)]})
+    assert planned(orders) == ParquetPlan(whole=planned(orders).whole, clipped=(), ranges={0: [(60, 75)]})
     assert whole(planned(orders)) == [(0, 40), (40, 60)]
     some = planned(orders, startingOffsets="10", endingOffsets="70")
     assert (whole(some), clipped(some), some.ranges) == ([(40, 60)], [(10, 40)], {0: [(60, 70)]})
@@ -143,7 +151,7 @@ def test_logs_that_become_tables_meanwhile_are_looked_for_again(orders: TopicFil
     found = find(parsed.place, ends=True)
     orders.convert()
     log.unlink()
-    window_of(found, parsed, parsed.window)
+    plan_read(found, parsed.window)
 
 
 def test_a_segment_without_files_ends_where_it_begins_unless_retention_may_have_emptied_it(tmp_path: Path) -> None:
@@ -165,8 +173,8 @@ def test_brokers_say_how_far_a_segment_is_committed_whatever_files_show(orders: 
     with pytest.raises(
         OutOfRange, match="offset 16 of shop/orders#0, which is committed up to 15: give that or a lower"
     ):
-        plan_native(behind, parsed)
-    assert plan_native(ahead, parsed).ranges == {0: [(0, 16)]}
+        planned_once(behind, parsed)
+    assert planned_once(ahead, parsed).ranges == {0: [(0, 16)]}
 
 
 # --- where brokers end, and files do not begin ---------------------------------------------------------------------
@@ -206,7 +214,7 @@ def test_stretches_that_were_planned_are_there_or_it_is_told(orders: TopicFiles)
     expiring = replace(snapshot, topic=replace(snapshot.topic, retention_s=60.0))
     with pytest.raises(OutOfRange, match="offsets from 10 on were removed by retention"):
         plan_ranges(expiring, ReadWindow(ranges={0: ((10, 30),)}))
-    with pytest.raises(OutOfRange, match=r"segments \[4\] of topic shop/orders are gone"):
+    with pytest.raises(OutOfRange, match=r"segments \[4\] of topic shop/orders were removed after"):
         plan_ranges(snapshot, ReadWindow(ranges={4: ((10, 30),)}))
 
 
@@ -215,8 +223,9 @@ def test_records_are_shared_out_by_count(orders: TopicFiles) -> None:
     snapshot = read_snapshot(orders.root, orders.name)
 
     def offsets(sharing: Sharing) -> list[tuple[int, int | None]]:
-        partitions = plan_partitions(orders.root, snapshot, ReadWindow(), sharing=sharing)
-        return [(p.pieces[0].start_offset, p.pieces[-1].end_offset) for p in partitions]
+        source = TopicSource(root=orders.root, snapshot=snapshot)
+        partitions = plan_partitions(source, ReadWindow(), sharing=sharing)
+        return [(p[0].start_offset, p[-1].end_offset) for p in partitions]
 
     assert offsets(Sharing(records_max=40)) == [(0, 33), (33, 66), (66, 100)]
     assert offsets(Sharing(partitions_min=4)) == [(0, 25), (25, 50), (50, 75), (75, 100)]
@@ -273,81 +282,16 @@ def test_a_key_leaves_out_segments_that_can_not_have_it(orders: TopicFiles) -> N
     keys = [b"a", b"some other key", b"0123456789"]
     names = {"key": "key", "partition": "partition"}
     for key in keys:
-        window = ReadWindow().narrowed([EqualTo(("key",), key)], names)
+        window = narrowed(ReadWindow(), [EqualTo(("key",), key)], names)
         assert [s.id for s in segments if window.wants(s)] == [s.id for s in segments if slot_of(key) in s.slots]
-    both = ReadWindow().narrowed([In(("key",), tuple(keys))], names)
+    both = narrowed(ReadWindow(), [In(("key",), tuple(keys))], names)
     assert {s.id for s in segments if both.wants(s)} == {s.id for s in segments for k in keys if slot_of(k) in s.slots}
-    assert not ReadWindow().narrowed([In(("key",), (b"a", None))], names).slots
+    assert not narrowed(ReadWindow(), [In(("key",), (b"a", None))], names).slots
     one = ReadWindow(partitions=Interval(segments[2].slots.lo, segments[2].slots.lo + 1))
     assert [s.id for s in segments if one.wants(s)] == [2]
 
 
-# --- what Spark reads otherwise ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pa.float16(),
-        pa.time64("us"),
-        pa.timestamp("ns", "UTC"),
-        pa.duration("ms"),
-        pa.list_(pa.struct([("t", pa.map_(pa.string(), pa.duration("s")))])),
-        pa.struct([("a", pa.int8()), ("A", pa.int8())]),
-    ],
-)
-def test_a_topic_with_a_type_that_spark_reads_otherwise_is_left_to_the_source(
-    tmp_path: Path, kind: pa.DataType
-) -> None:
-    assert foreign_part(kind) is not None
-    files = TopicFiles(tmp_path, schema=pa.schema([("id", pa.int64()), ("odd", kind)]))
-    options = parse_options({"storage": str(tmp_path), "topic": "shop/orders"})
-    snapshot = read_snapshot(files.root, files.name)
-    why = why_not_native(options, chosen_columns(snapshot.topic, options.shown))
-    assert why is not None
-    assert "of column 'odd' differently, or not at all" in why
-    some = parse_options({"storage": str(tmp_path), "topic": "shop/orders", "columns": "offset,id"})
-    assert why_not_native(some, chosen_columns(snapshot.topic, some.shown)) is None
-
-
-# --- what has to be installed --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("version", "told"),
-    [
-        ("4.0.2", "PySpark 4.1 or newer, 4.0.2 is installed: pip install"),
-        ("3.5.1", "3.5.1 is installed"),
-        (None, "not"),
-    ],
-)
-def test_an_old_pyspark_is_told_at_the_import(monkeypatch: pytest.MonkeyPatch, version: str | None, told: str) -> None:
-    def installed(name: str) -> str:
-        if version is None:
-            raise importlib.metadata.PackageNotFoundError(name)
-        return version
-
-    monkeypatch.setattr(importlib.metadata, "version", installed)
-    with pytest.raises(Unsupported, match=told):
-        check_pyspark()
-    with pytest.raises(Unsupported, match=r"pip install 'seaweedmq\[spark\]'"):
-        importlib.reload(seaweedmq.spark)
-
-
-@pytest.mark.parametrize("version", ["4.1.0", "4.3.0", "5.0.0.dev1"])
-def test_a_newer_pyspark_will_do(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
-    monkeypatch.setattr(importlib.metadata, "version", lambda _: version)
-    check_pyspark()
-
-
-def test_missing_java_is_told_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Unsupported, match="Spark needs Java 17 or newer, and PATH has no java: install it"):
-        check_java()
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
-    with pytest.raises(Unsupported, match=r"JAVA_HOME is .*gone: install it"):
-        check_java()
+# --- files that change meanwhile --------------------------------------------------------------------------------------
 
 
 def test_a_table_that_is_merged_after_the_listing_is_read_by_the_name_it_keeps(orders: TopicFiles) -> None:
@@ -355,10 +299,10 @@ def test_a_table_that_is_merged_after_the_listing_is_read_by_the_name_it_keeps(o
     parsed = parse_options({"storage": str(orders.root), "topic": str(orders.name)})
     found = find(parsed.place, ends=True)
     (orders.root / table.path).unlink()
-    assert whole(plan_native(found, parsed)) == [(0, 20)]
+    assert whole(planned_once(found, parsed)) == [(0, 20)]
     (orders.root / kept_path(table.path)).unlink()
     with pytest.raises(NotFound):
-        plan_native(found, parsed)
+        planned_once(found, parsed)
 
 
 def test_a_file_that_is_gone_since_the_listing_is_looked_for_again(orders: TopicFiles) -> None:
@@ -369,5 +313,5 @@ def test_a_file_that_is_gone_since_the_listing_is_looked_for_again(orders: Topic
     for log in orders.root.rglob("*.log"):
         log.unlink()
     with pytest.raises(NotFound, match="list the segment's files again"):
-        plan_native(found, parsed)
-    assert whole(plan_over(found, parsed)) == [(0, 20)]
+        planned_once(found, parsed)
+    assert whole(plan_parquet(found, parsed.window)) == [(0, 20)]

@@ -7,13 +7,13 @@ import pytest
 
 from seaweedmq.codec.state.documents import lineage_document, topic_document
 from seaweedmq.codec.topic_schema import schema_to_bytes
-from seaweedmq.spark.columns import columns_of
-from seaweedmq.spark.partitions import plan_partitions
-from seaweedmq.spark.scan import Scan
+from seaweedmq.storage.plan.partitions import plan_partitions
+from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import ReadWindow
 from seaweedmq.storage.snapshot import read_snapshot
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.files import convert_files
+from tests.support.scans import scan_of
 from tests.support.segments import NAME, logs_of, make_frame, make_segment, make_topic, write_log
 
 ROWS = [(0, None), (1, 1), (2, 2), (3, None), (4, None), (5, 5)]
@@ -39,9 +39,9 @@ async def test_plain_records_among_typed_ones_are_rows_without_columns(
     if is_converted:
         assert len(convert_files(tmp_path, topic, await logs_of(store), None, 500)) == 4
     snapshot = read_snapshot(tmp_path, NAME)
-    columns = columns_of(snapshot.topic, chosen)
-    scan = Scan(root=tmp_path, topic=snapshot.topic, timestamps=ReadWindow().timestamps, columns=columns)
-    batches = [b for part in plan_partitions(tmp_path, snapshot, ReadWindow(), 1) for b in scan.read(part.pieces)]
+    scan = scan_of(tmp_path, snapshot.topic, chosen)
+    parts = plan_partitions(TopicSource(root=tmp_path, snapshot=snapshot), ReadWindow(), 1)
+    batches = [batch for part in parts for batch in scan.read(part)]
     table = pa.Table.from_batches(batches)
     assert table["number"].to_pylist() == [number for _, number in ROWS]
     if "offset" in table.column_names:

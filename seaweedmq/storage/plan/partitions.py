@@ -1,4 +1,4 @@
-"""Spark partitions of a snapshot: prunes files, splits large tables at row groups, and groups small files.
+"""Partitions of a read: prunes files, splits large tables at row groups, and groups small files.
 
 Runs once per query, in the driver, and reads no records. File names alone decide about offsets. The footer of a table
 is read only if the table is large enough to split or if timestamps are requested.
@@ -9,20 +9,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
-
-from pyspark.sql.datasource import InputPartition
 
 from seaweedmq.core.files.snapshot import SnapshotPiece
 from seaweedmq.errors import NotFound
 from seaweedmq.model.config import KIB, MIB
 from seaweedmq.model.files import FileKind
-from seaweedmq.model.topic import Topic
-from seaweedmq.spark.table_scan import RowGroup, opened, row_groups
 from seaweedmq.storage.plan.log_ends import end_of_logs
-from seaweedmq.storage.plan.scan_ranges import BrokerOffsets, BrokerRange, ScanRange, plan_ranges
+from seaweedmq.storage.plan.read_plan import plan_read
+from seaweedmq.storage.plan.scan_ranges import BrokerRange, ScanRange
+from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import Interval, ReadWindow
-from seaweedmq.storage.snapshot import TopicSnapshot
+from seaweedmq.storage.tables.row_groups import RowGroup, opened, row_groups
 
 PARTITION_BYTES_MAX = 64 * MIB
 PARTITION_BYTES_MIN = 4 * MIB
@@ -30,14 +27,6 @@ PARTITION_BYTES_MIN = 4 * MIB
 FILE_COST_BYTES = 256 * KIB
 """Cost of opening a file, as bytes that could be read meanwhile."""
 _FOOTER_THREADS = 8
-
-
-class Partition(InputPartition):  # type: ignore[misc]  # pyspark is not typed here
-    """The scan ranges that one task reads, in order."""
-
-    def __init__(self, pieces: tuple[ScanRange, ...]) -> None:
-        super().__init__(None)
-        self.pieces = pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,44 +40,43 @@ class Sharing:
 
 
 def plan_partitions(
-    root: Path | None,
-    snapshot: TopicSnapshot,
+    source: TopicSource,
     window: ReadWindow,
     cores: int | None = None,
     *,
-    known: BrokerOffsets | None = None,
     sharing: Sharing = Sharing(),
     fail_on_data_loss: bool = True,
-) -> list[Partition]:
-    """Return partitions that hold what the window requests of the snapshot, each record once.
+) -> list[tuple[ScanRange, ...]]:
+    """Return partitions that hold what the window requests of a topic, each record once.
 
     Args:
-        root: Root of the storage; None if brokers serve all records.
-        snapshot: Segments and files of the topic.
-        window: Requested offsets and timestamps.
+        source: Topic to read.
+        window: Requested records.
         cores: Number of tasks that run at once; None for the machine's number of cores.
-        known: Offsets that brokers report, as in ``scan_ranges.plan_ranges``.
         sharing: Division that the user requested.
-        fail_on_data_loss: Whether lost records are an error, as in ``scan_ranges.plan_ranges``.
+        fail_on_data_loss: Whether lost records are an error.
+
+    Returns:
+        The scan ranges of each partition, in order.
 
     Raises:
         InvalidArgument: If offsets are given for a segment that does not exist.
-        OutOfRange: If offsets requested by number were removed.
+        OutOfRange: If requested offsets were removed, as in ``read_plan.plan_read``.
         Corrupt: If a file is damaged or unreadable.
     """
-    pieces = plan_ranges(snapshot, window, known, fail_on_data_loss=fail_on_data_loss)
+    pieces = plan_read(source, window, fail_on_data_loss=fail_on_data_loss)
     total_bytes = sum(p.size_bytes for p in pieces)
     target = min(PARTITION_BYTES_MAX, max(PARTITION_BYTES_MIN, total_bytes // (cores or os.cpu_count() or 1)))
     if sharing.partitions_min is not None:
         target = max(1, min(target, total_bytes // sharing.partitions_min))
     with ThreadPoolExecutor(_FOOTER_THREADS, "seaweedmq-footer") as pool:
-        cut = pool.map(lambda piece: _cut(root, snapshot.topic, piece, window.timestamps, target), pieces)
+        cut = pool.map(lambda piece: _cut(source, piece, window.timestamps, target), pieces)
         if sharing == Sharing():
-            return [Partition(together) for together in _pack((p for part in cut for p in part), target)]
-        return shared([e for part in cut for p in part for e in _ended(root, snapshot.topic, p)], sharing)
+            return [*_pack((p for part in cut for p in part), target)]
+        return shared([e for part in cut for p in part for e in _ended(source, p)], sharing)
 
 
-def shared(pieces: Sequence[ScanRange], sharing: Sharing) -> list[Partition]:
+def shared(pieces: Sequence[ScanRange], sharing: Sharing) -> list[tuple[ScanRange, ...]]:
     """Return a partition for each range of at most ``records_max`` offsets.
 
     There are at least ``partitions_min`` partitions if there are as many offsets. All pieces must have an end.
@@ -98,18 +86,14 @@ def shared(pieces: Sequence[ScanRange], sharing: Sharing) -> list[Partition]:
     share = sharing.records_max or max(1, total)
     if sharing.partitions_min is not None:
         share = min(share, max(1, -(-total // sharing.partitions_min)))
-    return [
-        Partition((part,))
-        for piece, count in zip(pieces, counts, strict=True)
-        for part in _evenly(piece, -(-count // share))
-    ]
+    return [(part,) for piece, count in zip(pieces, counts, strict=True) for part in _evenly(piece, -(-count // share))]
 
 
-def _ended(root: Path | None, topic: Topic, piece: ScanRange) -> Iterator[ScanRange]:
+def _ended(source: TopicSource, piece: ScanRange) -> Iterator[ScanRange]:
     """Yield the piece up to the current end of its log files, if it is not empty."""
-    if isinstance(piece, BrokerRange) or piece.end_offset is not None or root is None:
+    if isinstance(piece, BrokerRange) or piece.end_offset is not None:
         yield piece
-    elif (end := end_of_logs(root, topic, piece)) > piece.start_offset:
+    elif (end := end_of_logs(source.folder, source.snapshot.topic, piece)) > piece.start_offset:
         yield replace(piece, end_offset=end)
 
 
@@ -168,19 +152,16 @@ def slices(
     ]
 
 
-def _cut(
-    root: Path | None, topic: Topic, piece: ScanRange, timestamps: Interval, target_bytes: int
-) -> Sequence[ScanRange]:
+def _cut(source: TopicSource, piece: ScanRange, timestamps: Interval, target_bytes: int) -> Sequence[ScanRange]:
     if (
         isinstance(piece, BrokerRange)
-        or root is None
         or piece.kind is FileKind.LOG
         or (piece.size_bytes <= target_bytes * 1.5 and not timestamps.is_bounded)
     ):
         return [piece]
     file = piece.files[0]
     try:
-        with opened(root, file, topic) as table:
+        with opened(source.folder, file, source.snapshot.topic) as table:
             return slices(piece, row_groups(file, table), timestamps, target_bytes)
     except NotFound:
         return [piece]  # the table was removed after the listing; the reader lists what is left

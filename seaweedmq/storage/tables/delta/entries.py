@@ -13,7 +13,7 @@ from xxhash import xxh3_128_hexdigest
 
 from seaweedmq.codec.paths import KEPT, kept_path, table_dir, table_path
 from seaweedmq.codec.tables.delta import Add, LogMetadata, stats_json
-from seaweedmq.codec.tables.delta_schema import columns_of, delta_schema, features_needed, left_out
+from seaweedmq.codec.tables.delta_schema import columns_of, delta_schema, features_needed
 from seaweedmq.codec.timestamps import moment_text
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.core.files.live_tables import TableSpan
@@ -23,7 +23,7 @@ from seaweedmq.model.topic import Topic
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.faults import storage_failed
 from seaweedmq.storage.store.retained_tables import retain_table
-from seaweedmq.storage.tables.delta_state import GRACE_KEY
+from seaweedmq.storage.tables.delta.log_state import GRACE_KEY
 from seaweedmq.storage.tables.format import table_schema
 from seaweedmq.storage.tables.opener import open_table
 
@@ -183,8 +183,3 @@ def topic_columns(topic: Topic, *, plain: bool = False) -> pa.Schema:
     if plain and typed is not None:
         fields.append(table_schema(topic, None).field(VALUE).with_nullable(True))
     return pa.schema(fields)
-
-
-def left_out_of(topic: Topic) -> dict[str, str]:
-    """Return the columns of a topic that its Delta log omits -> reason."""
-    return left_out(topic_columns(topic))

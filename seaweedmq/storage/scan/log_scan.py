@@ -13,22 +13,22 @@ from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
-from seaweedmq.spark.columns import PARTITION, Assembler
-from seaweedmq.spark.table_scan import BATCH_BYTES, Scanned, in_batches
 from seaweedmq.storage.logs.log_scan import LogScanner
 from seaweedmq.storage.plan.window import Interval
+from seaweedmq.storage.scan.batches import BATCH_BYTES, BatchBuilder, Scanned, in_batches
+from seaweedmq.storage.scan.columns import PARTITION
 from seaweedmq.storage.store.file_handles import open_input
 
 
 class LogScan:
     """One pass over one log file; a torn tail ends the pass."""
 
-    def __init__(self, root: Path, topic: Topic, timestamps: Interval, assembler: Assembler) -> None:
+    def __init__(self, root: Path, topic: Topic, timestamps: Interval, builder: BatchBuilder) -> None:
         self._root = root
         self._topic = topic
         self._schema = None if topic.schema is None else schema_from_bytes(topic.schema)
         self._timestamps = timestamps
-        self._assembler = assembler
+        self._builder = builder
 
     def scan(self, file: SegmentFile, start: int, end: int | None) -> Iterator[Scanned]:
         """Yield the records of offsets ``[start, end)`` that the file holds from ``start`` without a gap.
@@ -68,7 +68,7 @@ class LogScan:
 
     def _emit(self, segment: int, base: int, waiting: list[pa.RecordBatch]) -> Iterator[Scanned]:
         whole = waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
-        return in_batches(self._assembler, self._timestamps, segment, base, whole)
+        return in_batches(self._builder, self._timestamps, segment, base, whole)
 
     def _frames(self, file: SegmentFile, start: int, end: int | None) -> Iterator[tuple[Frame, str]]:
         scanner = LogScanner(self._topic, file, skip_below=start)
@@ -89,10 +89,10 @@ class LogScan:
             batch = full_batch(decode_frame(frame, schema), frame.header, schema)
         except (Corrupt, pa.ArrowException) as e:
             raise Corrupt(f"{where} is damaged: {e}") from e
-        missing = [s for s in self._assembler.sources if s not in batch.schema.names and s != PARTITION]
+        missing = [s for s in self._builder.sources if s not in batch.schema.names and s != PARTITION]
         if missing and schema is self._schema:
             raise Corrupt(f"{where} has no column {missing[0]!r}: it belongs to another topic")
-        return batch if PARTITION not in self._assembler.sources else _with_partition(batch, frame.header.slot_min)
+        return batch if PARTITION not in self._builder.sources else _with_partition(batch, frame.header.slot_min)
 
 
 def _with_partition(batch: pa.RecordBatch, partition: int) -> pa.RecordBatch:

@@ -13,9 +13,9 @@ import random
 import shutil
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +25,6 @@ from seaweedmq.codec.paths import (
     LINEAGE_DOCUMENT,
     delta_log_dir,
     document_path,
-    parse_segment_file,
     table_dir,
     table_path,
 )
@@ -40,15 +39,16 @@ from seaweedmq.core.files.live_tables import (
     oldest_needed,
     select_live,
 )
-from seaweedmq.errors import Conflict, Corrupt, NotFound, Unsupported
+from seaweedmq.errors import Conflict, Corrupt, NotFound
 from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.runtime.retrying import backoff
 from seaweedmq.storage.store import file_io
-from seaweedmq.storage.store.faults import storage_failed
-from seaweedmq.storage.tables.delta_log import LogFolder
-from seaweedmq.storage.tables.delta_state import LogState, configured, damaged, grace_s_of, metadata_of_any, read_state
-from seaweedmq.storage.tables.delta_tables import TableColumns, enter, holds_plain, log_metadata, restore_retained_links
+from seaweedmq.storage.store.faults import failing
+from seaweedmq.storage.tables.delta.cache import LogCache, file_stamp
+from seaweedmq.storage.tables.delta.entries import TableColumns, enter, holds_plain, log_metadata
+from seaweedmq.storage.tables.delta.log_folder import LogFolder
+from seaweedmq.storage.tables.delta.log_state import grace_s_of, metadata_of_any
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,6 @@ TABLES_KNOWN_MAX = 30_000
 """Limit of the cached tables of all topics, 1 to 1.5 KB each; the topic used last always stays in the cache."""
 ASIDE_PREFIX = ".delta_log-aside-"
 ASIDE_MAX = 3
-UID_KEY = "seaweedmq.topic_uid"
 _MAY_NOT_WRITE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
@@ -93,7 +92,7 @@ def rebuild_log(root: Path, topic: Topic, *, grace_s: float | None = None) -> in
     """
     folder = root / table_dir(topic.name)
     log = root / delta_log_dir(topic.name)
-    try:
+    with failing("move aside", log):
         if grace_s is None:
             with suppress(FileNotFoundError), LogFolder.opened(log) as opened:
                 grace_s = grace_s_of(metadata_of_any(opened))
@@ -101,32 +100,7 @@ def rebuild_log(root: Path, topic: Topic, *, grace_s: float | None = None) -> in
             log.rename(folder / f"{ASIDE_PREFIX}{time.time_ns():020d}")  # noqa: TID251 - on a real disk
         for old in sorted(folder.glob(f"{ASIDE_PREFIX}*"))[:-ASIDE_MAX]:
             shutil.rmtree(old)
-    except OSError as e:
-        raise storage_failed("move aside", str(log), e) from e
     return reconcile(root, topic, grace_s=grace_s)
-
-
-@dataclass(slots=True)
-class _Known:
-    """A cache of a topic's log and tables, always verified before use."""
-
-    log: LogState = field(default_factory=LogState)
-    active: dict[TableSpan, Add] = field(default_factory=dict)
-    """Tables of the log."""
-    foreign: list[Add] = field(default_factory=list)
-    """Entries of the log that are not tables of the topic, or duplicates."""
-    names: frozenset[str] = frozenset()
-    """File names in the folder of the tables at the last listing."""
-    lying: dict[str, TableSpan] = field(default_factory=dict)
-    """Tables among these files."""
-    refused: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Unsound or foreign tables -> size and modification time."""
-    due: set[TableSpan] = field(default_factory=set)
-    """Tables that changed in the folder or in the log since the log was last up to date."""
-    settings: object = None
-    """Settings of the topic that determine live tables and columns, at the last update; None: check every table."""
-    records: int = 0
-    """Number of records in the tables of the log."""
 
 
 class DeltaLogs:
@@ -134,7 +108,7 @@ class DeltaLogs:
 
     def __init__(self, tables_max: int = TABLES_KNOWN_MAX) -> None:
         self._tables_max = tables_max
-        self._known: OrderedDict[tuple[Path, TopicName], _Known] = OrderedDict()
+        self._known: OrderedDict[tuple[Path, TopicName], LogCache] = OrderedDict()
         rng = random.Random(os.urandom(8))  # noqa: TID251 - in a process of its own, on a real disk
         self._pause_s = backoff(rng, PAUSE_S_FIRST, PAUSE_S_MAX)
 
@@ -156,14 +130,12 @@ class DeltaLogs:
             retry=retry_if_exception_type(Conflict),
             reraise=True,
         )
-        try:
+        with failing("write the Delta log of", root / table_dir(topic.name)):
             return attempts(partial(self._attempt, root, topic, grace_s, confirmed_us))
-        except OSError as e:
-            raise storage_failed("write the Delta log of", str(root / table_dir(topic.name)), e) from e
 
     def _attempt(self, root: Path, topic: Topic, grace_s: float | None, confirmed_us: int) -> int | None:
         key = (root, topic.name)
-        known = self._known.pop(key, None) or _Known()  # dropped on any other error
+        known = self._known.pop(key, None) or LogCache(topic.name)  # dropped on any other error
         try:
             version = _Change(root, topic, grace_s, known, confirmed_us).make()
         except Conflict:
@@ -172,7 +144,7 @@ class DeltaLogs:
         self._remember(key, known)
         return version
 
-    def _remember(self, key: tuple[Path, TopicName], known: _Known) -> None:
+    def _remember(self, key: tuple[Path, TopicName], known: LogCache) -> None:
         """Cache a topic and drop others above the limit, never the one just used: it is needed for the next table."""
         self._known[key] = known
         while len(self._known) > 1 and sum(len(k.names) for k in self._known.values()) > self._tables_max:
@@ -187,7 +159,7 @@ class _Change:
         root: Path,
         topic: Topic,
         grace_s: float | None,
-        known: _Known,
+        known: LogCache,
         confirmed_us: int,
     ) -> None:
         self._root = root
@@ -206,7 +178,7 @@ class _Change:
                 folder = stack.enter_context(LogFolder.opened(self._root / path))
             except FileNotFoundError:
                 names = self._listed()
-                if names is None or not any(self._span(name) for name in names):
+                if names is None or not any(self._known.span(name) for name in names):
                     return None
                 # Not its parents: that would recreate the folder of a topic that is being deleted.
                 try:
@@ -215,13 +187,13 @@ class _Change:
                     return None
                 file_io.sync_directories(self._root, self._root / path)
                 folder = stack.enter_context(LogFolder.opened(self._root / path))
-            self._read(folder)
+            self._known.catch_up(self._root, self._topic, folder)
             # Always listed after the log: a table that another process publishes and commits in between would be in the
             # log and not in the listing, like a deleted one. A later commit of another process takes the version.
             names = self._listed()
             if names is None:
                 return None
-            version = self._commit(folder, self._changed(names))
+            version = self._commit(folder, self._known.find_changes(self._root, self._topic, names))
             now_us = time.time_ns() // 1_000  # noqa: TID251 - in a process of its own, on a real disk
             horizon_us = self._confirmed_us - int(self._grace_s * US_PER_S)
             if self._is_checkpoint_due(now_us):
@@ -243,74 +215,6 @@ class _Change:
             return frozenset(os.listdir(self._tables))  # noqa: PTH208 - names suffice
         except FileNotFoundError:
             return None
-
-    def _read(self, folder: LogFolder) -> None:
-        """Bring the cache to the newest version of the log."""
-        known = self._known
-        try:
-            taken = known.log.catch_up(folder)
-            if taken is None:
-                listing = folder.listing()
-                known.log = read_state(folder, listing)
-                folder.mend_hint(listing.checkpoints)
-        except (Corrupt, Unsupported) as e:
-            raise damaged(folder.path, self._topic.name, str(e)) from e
-        of = configured(known.log).get(UID_KEY)
-        if known.log.version >= 0 and of != str(self._topic.uid):
-            raise damaged(folder.path, self._topic.name, "it is of another table or topic")
-        if taken is not None:
-            self._take_in(taken)
-            return
-        known.settings = None
-        known.active, known.foreign, known.records = {}, [], 0
-        self._place(known.log.active.values())
-        restore_retained_links(self._root, self._topic, known.active)
-
-    def _take_in(self, commits: Sequence[Commit]) -> None:
-        """Add the commits of other processes to the cache, at a cost proportional to their size."""
-        known = self._known
-        paths = {add.path for commit in commits for add in commit.adds}
-        paths |= {remove.path for commit in commits for remove in commit.removes}
-        for path in paths:
-            span = self._span_at(path)
-            if span is None:
-                continue
-            known.due.add(span)
-            if span in known.active and known.active[span].path == path:
-                del known.active[span]
-                known.records -= span.end - span.base
-        left = [add for add in known.foreign if add.path not in paths]
-        known.foreign = []
-        self._place([*left, *(known.log.active[path] for path in paths if path in known.log.active)])
-        if any(commit.metadata is not None for commit in commits):
-            known.settings = None
-
-    def _place(self, adds: Iterable[Add]) -> None:
-        """Divide entries of the log into tables, and foreign entries or duplicates."""
-        known = self._known
-        for add in adds:
-            span = self._span_at(add.path)
-            if span is None or span in known.active:
-                known.foreign.append(add)
-            else:
-                known.active[span] = add
-                known.records += span.end - span.base
-
-    def _changed(self, names: frozenset[str]) -> Collection[TableSpan]:
-        """Return the tables that were added, removed or changed since the last successful update."""
-        known = self._known
-        known.due |= {s for n in known.names - names if (s := known.lying.pop(n, None)) is not None}
-        came = {n: s for n in names - known.names if (s := self._span(n)) is not None}
-        known.lying |= came
-        known.names = names
-        others = {n for n, stamp in known.refused.items() if _file_stamp(self._tables / n) != stamp}
-        known.refused = {n: stamp for n, stamp in known.refused.items() if n not in others}
-        known.due |= {*came.values(), *(known.lying[n] for n in others if n in known.lying)}
-        settings = (self._topic.schema, self._topic.low_watermarks, self._topic.pruned)
-        if settings != known.settings:
-            known.settings = settings
-            known.due |= {*known.lying.values(), *known.active}
-        return known.due
 
     def _commit(self, folder: LogFolder, changed: Collection[TableSpan]) -> int | None:
         """Commit a version if the changes require one; then no table is due."""
@@ -384,7 +288,7 @@ class _Change:
             except Corrupt as e:
                 refused.add(span)
                 name = path.rpartition("/")[2]
-                self._known.refused[name] = _file_stamp(self._root / path)
+                self._known.refused[name] = file_stamp(self._root / path)
                 logger.warning("table omitted from the Delta log: %s", e)
             except NotFound as e:
                 raise Conflict(f"{path} was deleted while it was checked: retry") from e
@@ -427,27 +331,9 @@ class _Change:
         folder.remove_below(needed, listing)
         folder.remove_stale_temporaries(now_us / US_PER_S)
 
-    def _span_at(self, path: str) -> TableSpan | None:
-        return self._span(path.rpartition("/")[2])
-
-    def _span(self, name: str) -> TableSpan | None:
-        found = parse_segment_file(f"{table_dir(self._topic.name)}/{name}")
-        if found is None or found.end_offset is None:
-            return None
-        return TableSpan(found.segment, found.base_offset, found.end_offset)
-
 
 def _removed(add: Add, now_ms: int, takes_records: bool) -> Remove:
     return Remove(path=add.path, size_bytes=add.size_bytes, removed_ms=now_ms, takes_records=takes_records)
-
-
-def _file_stamp(path: Path) -> tuple[int, int]:
-    """Return the size and modification time of a file, (-1, -1) if it was deleted."""
-    try:
-        stat = path.stat()
-    except FileNotFoundError:
-        return -1, -1
-    return stat.st_size, stat.st_mtime_ns
 
 
 def _low_watermarks(root: Path, topic: Topic) -> Mapping[int, int]:
