@@ -1,4 +1,4 @@
-"""What Spark reads otherwise than SeaweedMQ, and what has to be installed, without Spark running."""
+"""Tests of differences between Spark and SeaweedMQ, and of required packages, without a running Spark."""
 
 import importlib
 import importlib.metadata
