@@ -223,7 +223,7 @@ def test_files_whose_rows_would_be_cut_or_lost_are_refused_with_the_remedy(targe
         (("backslash.csv", "--format", "csv"), "line 2, column 2: text follows the closing quotation mark"),
         (("latin.csv", "--format", "csv"), "line 2, column 'note' is not UTF-8: save it as UTF-8"),
         (("semicolons.csv", "--format", "csv"), "one column, 'id;note': give --separator ';'"),
-        (("_hidden.csv", "--format", "csv"), "Spark skips _hidden.csv"),
+        (("_hidden.csv", "--format", "csv"), "_hidden.csv, because its name begins with"),
         (("times.parquet",), "columns that Spark cannot read: 'at' (Timestamp("),
         (("lists.parquet",), "columns that Spark cannot read: 'when' (Timestamp("),
     ]

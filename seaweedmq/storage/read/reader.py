@@ -122,7 +122,7 @@ async def _missing(
     lowest = min((f.base_offset for f in files), default=None)
     needed = max(removed, lowest) if topic.expires and lowest is not None else removed
     if position < needed:
-        kept = "nothing of it is kept" if lowest is None else f"the lowest that is kept is {max(lowest, needed)}"
+        kept = "nothing of it is kept" if lowest is None else f"the lowest retained is {max(lowest, needed)}"
         return OutOfRange(
             f"{topic.name}#{segment}: offset {position} was removed by retention, {kept}: start from the earliest"
         )
