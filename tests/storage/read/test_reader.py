@@ -343,7 +343,7 @@ async def test_no_flipped_bit_of_a_table_is_ever_served(at: float, bit: int) -> 
 async def test_what_retention_removed_is_said(store: FileSegmentStore) -> None:
     await write_log(store, 50, [make_frame(50, 10)])
     expiring = replace(make_topic(), retention_s=60.0)
-    with pytest.raises(OutOfRange, match="lowest that is kept is 50"):
+    with pytest.raises(OutOfRange, match="lowest retained is 50"):
         await read(store, 10, 60, topic=expiring)
     with pytest.raises(
         DataLoss, match=r"offsets \[10, 50\) are missing: no file holds them, the topic has no retention"
@@ -355,7 +355,7 @@ async def test_what_retention_removed_before_it_was_switched_off_is_said(store: 
     topic = make_topic()
     await write_log(store, 50, [make_frame(50, 10)])
     await store.record_removed(topic.name, topic.uid, {0: 40})
-    with pytest.raises(OutOfRange, match="lowest that is kept is 50"):
+    with pytest.raises(OutOfRange, match="lowest retained is 50"):
         await read(store, 10, 60, topic=topic)
     with pytest.raises(DataLoss, match=r"offsets \[40, 50\) are missing"):
         await read(store, 40, 60, topic=topic)
